@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::certificate::Certificate;
 use crate::data::{CA_BUNDLE, NEXT_CA};
 use crate::issuer::{Ca, Settings};
-use crate::parsed_secret::{ParsedSecret, SecretFault, is_current};
+use crate::parsed_secret::{ParsedSecret, SecretFault, check_validity};
 use crate::time::{after, before, between};
 
 /// Maximum number of CAs trusted at a time.
@@ -150,7 +150,7 @@ fn usable<'a>(
     now: Timestamp,
 ) -> Result<&'a Ca, SecretFault> {
     let ca = ca.as_ref().map_err(Clone::clone)?;
-    is_current(&ca.certificate, data_key, now)?;
+    check_validity(&ca.certificate, data_key, now)?;
     Ok(ca)
 }
 

@@ -178,9 +178,9 @@ impl Leaf {
     /// # Errors
     /// The reason why clients would reject it.
     pub fn verify(&self, names: &[String], now: Timestamp) -> Result<&Certificate, SecretFault> {
-        is_current(&self.certificate, LEAF, now)?;
+        check_validity(&self.certificate, LEAF, now)?;
         let issuer = self.issuer.as_ref().ok_or(SecretFault::Untrusted)?;
-        is_current(issuer, CA_BUNDLE, now)?;
+        check_validity(issuer, CA_BUNDLE, now)?;
         let mut names = names.iter();
         match names.find(|name| !self.certificate.covers_name(name)) {
             Some(missing) => Err(SecretFault::Name(missing.clone())),
@@ -190,7 +190,7 @@ impl Leaf {
 }
 
 /// Checks that a certificate is within its validity period.
-pub(crate) fn is_current(
+pub(crate) fn check_validity(
     certificate: &Certificate,
     data_key: &'static str,
     now: Timestamp,

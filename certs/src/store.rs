@@ -161,7 +161,7 @@ impl Store {
             ..PostParams::default()
         };
         let written = match previous {
-            Some(previous) if is_locked(previous, &secret) => {
+            Some(previous) if is_immutable(previous, &secret) => {
                 match self.delete(name, previous).await {
                     Ok(()) => self.api.create(&params, &as_new(secret)).await,
                     Err(error) => Err(error),
@@ -193,7 +193,7 @@ impl Store {
 }
 
 /// Whether the API server refuses this change because the Secret is immutable. Metadata can still change.
-fn is_locked(previous: &TlsSecret, secret: &TlsSecret) -> bool {
+fn is_immutable(previous: &TlsSecret, secret: &TlsSecret) -> bool {
     previous.immutable == Some(true) && previous.data != secret.data
 }
 

@@ -41,7 +41,7 @@ pub enum Routing<'a> {
     /// There is no route, or one without actors.
     Missing,
     /// A route of a later generation (SC-2).
-    LaterGeneration,
+    LaterFormat,
     /// Not a valid route, with the reason.
     Invalid(String),
 }

@@ -1,6 +1,6 @@
 //! The lifecycle of one message, from delivery to settlement (SC-72 to SC-77).
 
-mod store;
+mod publish;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::store::store;
+use self::publish::publish;
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
 use crate::decide::{
     Action, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules, Verdict,
@@ -263,7 +263,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                     index,
                 };
                 let first = context.broker.publish(publication.clone());
-                store(
+                publish(
                     context.clone(),
                     message.kind,
                     message.actor,
@@ -275,7 +275,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         slot.take();
         let started_publishing = std::time::Instant::now();
         let mut refused = None;
-        for (kind, size, result) in store::all(sending).await {
+        for (kind, size, result) in publish::all(sending).await {
             if let Err(refusal) = result {
                 refused.get_or_insert((kind, size, refusal));
             }

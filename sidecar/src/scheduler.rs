@@ -23,7 +23,7 @@ use crate::runtime::{Readiness, Runtime};
 use crate::slot::{SlotEvent, Slots};
 
 /// How long prefetched messages wait for an unavailable runtime before they are requeued (SC-13).
-const HOLD_TIMEOUT: Duration = Duration::from_secs(10);
+const PREFETCH_HOLD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of gauge updates and liveness heartbeats.
 const TICK: Duration = Duration::from_secs(1);
 /// How long requeuing unfinished messages may take at the end of the grace period (SC-80).
@@ -68,7 +68,7 @@ pub struct Scheduler<B, R> {
     waiting: Waiting,
     tasks: JoinSet<()>,
     in_flight: HashMap<Id, (Receipt, Instant)>,
-    /// Tasks of lost deliveries. Their calls are finished, and occupy slots until then.
+    /// Tasks of lost deliveries. Their calls run to completion, and occupy slots until then.
     lost: HashSet<Id>,
     blocked: bool,
     panics: Vec<Instant>,
@@ -150,7 +150,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .waiting
             .oldest()
             .filter(|_| !self.is_ready())
-            .map(|since| since + HOLD_TIMEOUT);
+            .map(|since| since + PREFETCH_HOLD_TIMEOUT);
         [long_call, expires]
             .into_iter()
             .flatten()
@@ -179,7 +179,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         let expired = if self.is_ready() {
             Vec::new()
         } else {
-            self.waiting.take_older_than(HOLD_TIMEOUT)
+            self.waiting.take_older_than(PREFETCH_HOLD_TIMEOUT)
         };
         self.requeue(expired, Reason::Waited);
     }

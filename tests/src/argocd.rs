@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::build::{self, Component};
 use crate::cluster::Cluster;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator::NAMESPACE;
 use crate::process::{Process, Spec};
@@ -75,7 +75,7 @@ impl ArgoCd {
             return Err(self.process.death(status));
         }
         let text = std::fs::read_to_string(&self.log)
-            .trying(format_args!("read {}", self.log.display()))?;
+            .context(format_args!("read {}", self.log.display()))?;
         // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let rounds = whole.lines().filter(|line| line.starts_with('{'));
@@ -107,6 +107,6 @@ impl ArgoCd {
 /// Writes the manifests atomically, so that no round reads a partial file.
 fn declare(file: &std::path::Path, manifests: &str) -> Result<()> {
     let draft = file.with_extension("draft");
-    std::fs::write(&draft, manifests).trying(format_args!("write {}", draft.display()))?;
-    std::fs::rename(&draft, file).trying(format_args!("write {}", file.display()))
+    std::fs::write(&draft, manifests).context(format_args!("write {}", draft.display()))?;
+    std::fs::rename(&draft, file).context(format_args!("write {}", file.display()))
 }

@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 use crate::eventually::{NotYet, eventually};
 
 /// A position in the log.
@@ -147,16 +147,16 @@ impl Audit {
 
     fn length(&self) -> Result<u64> {
         Ok(std::fs::metadata(&self.log)
-            .trying(format_args!("read {}", self.log.display()))?
+            .context(format_args!("read {}", self.log.display()))?
             .len())
     }
 
     fn text(&self, mark: Mark) -> Result<String> {
         let what = format!("read {}", self.log.display());
-        let mut file = File::open(&self.log).trying(&what)?;
-        file.seek(SeekFrom::Start(mark.0)).trying(&what)?;
+        let mut file = File::open(&self.log).context(&what)?;
+        file.seek(SeekFrom::Start(mark.0)).context(&what)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).trying(&what)?;
+        file.read_to_string(&mut text).context(&what)?;
         Ok(text)
     }
 

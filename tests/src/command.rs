@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, PodSpec, Se
 use kube::{Api, Client};
 
 pub use self::rewrite::expanded;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::ports;
 
 /// Where and how the container runs on this host.
@@ -165,10 +165,10 @@ async fn write_mounts(
         for (name, content) in files(volume, host).await? {
             let path = folder.join(&name);
             let parent = path.parent().unwrap_or(&folder);
-            std::fs::create_dir_all(parent).trying(format_args!("make {}", parent.display()))?;
-            std::fs::write(&path, content).trying(format_args!("write {}", path.display()))?;
+            std::fs::create_dir_all(parent).context(format_args!("make {}", parent.display()))?;
+            std::fs::write(&path, content).context(format_args!("write {}", path.display()))?;
         }
-        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).context(format_args!("make {}", folder.display()))?;
         let outside = mount
             .sub_path
             .as_ref()

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// When the hook runs, relative to its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl CountingProxy {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
         if let Some(path) = authority {
-            let pem = std::fs::read(path).trying(format_args!("read {}", path.display()))?;
+            let pem = std::fs::read(path).context(format_args!("read {}", path.display()))?;
             client = client.tls_certs_only([reqwest::Certificate::from_pem(&pem)?]);
         }
         let shared = Arc::new(Shared {
@@ -180,8 +180,8 @@ impl CountingProxy {
         });
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
-            .trying("listen for a proxy")?;
-        let port = listener.local_addr().trying("listen for a proxy")?.port();
+            .context("listen for a proxy")?;
+        let port = listener.local_addr().context("listen for a proxy")?.port();
         let router = axum::Router::new()
             .fallback(pass)
             .with_state(Arc::clone(&shared));

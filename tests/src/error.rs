@@ -75,13 +75,13 @@ impl From<asya_owners::error::Error> for Error {
 }
 
 /// Adds context to I/O errors.
-pub(crate) trait Trying<T> {
+pub(crate) trait Context<T> {
     /// Adds the operation that failed.
-    fn trying(self, what: impl Display) -> Result<T>;
+    fn context(self, what: impl Display) -> Result<T>;
 }
 
-impl<T> Trying<T> for std::io::Result<T> {
-    fn trying(self, what: impl Display) -> Result<T> {
+impl<T> Context<T> for std::io::Result<T> {
+    fn context(self, what: impl Display) -> Result<T> {
         self.map_err(|source| Error::Io {
             what: what.to_string(),
             source,

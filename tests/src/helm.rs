@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::build::{self, Component};
 use crate::cluster::Cluster;
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 use crate::operator::{NAMESPACE, RELEASE, default_values, merge};
 use crate::process::{self, Spec};
 
@@ -62,7 +62,7 @@ impl Helm {
         merge(&mut merged, values);
         let file = self.cluster.folder().join("values.json");
         std::fs::write(&file, serde_json::to_vec_pretty(&merged)?)
-            .trying(format_args!("write {}", file.display()))?;
+            .context(format_args!("write {}", file.display()))?;
         let (chart, file) = (chart.display().to_string(), file.display().to_string());
         self.run(&[command, &[RELEASE, &chart, "--values", &file]].concat())
             .await

@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::cluster::{Backend, Cluster};
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, check, eventually};
 use crate::pki::{Authority, Use};
 use crate::ports;
@@ -125,12 +125,12 @@ fn ignore_missing<T>(deleted: kube::Result<T>) -> Result<()> {
 }
 
 async fn install_crds(client: &Client, folder: &Path) -> Result<()> {
-    let files = std::fs::read_dir(folder).trying(format_args!("read {}", folder.display()))?;
+    let files = std::fs::read_dir(folder).context(format_args!("read {}", folder.display()))?;
     let mut names = Vec::new();
     for file in files {
-        let path = file.trying("read a folder")?.path();
+        let path = file.context("read a folder")?.path();
         let text =
-            std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
+            std::fs::read_to_string(&path).context(format_args!("read {}", path.display()))?;
         let crd: Value = serde_saphyr::from_str(&text).map_err(Error::other)?;
         names.push(text_at(&crd, "/metadata/name")?.to_owned());
         apply(client, &crd).await?;
@@ -162,7 +162,7 @@ async fn install_crds(client: &Client, folder: &Path) -> Result<()> {
 }
 
 fn write_certificates(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
+    std::fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
     let authority = Authority::new("keda-ca")?;
     authority.write(folder, "ca")?;
     // One certificate for both, since the adapter is a client of the operator.

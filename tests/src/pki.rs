@@ -7,7 +7,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// Extended key usage of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn write(folder: &Path, name: &str, certificate: &str, key: &str) -> Result<()> 
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+    std::fs::write(path, text).context(format_args!("write {}", path.display()))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// Below the kernel's ephemeral port range, so that only another listener can take a port between choice and bind.
 const FIRST: u16 = 20_000;
@@ -22,7 +22,7 @@ static CHOSEN: Mutex<BTreeMap<u16, File>> = Mutex::new(BTreeMap::new());
 /// When no port is free.
 pub fn free() -> Result<u16> {
     let folder = locks();
-    std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder).context(format_args!("make {}", folder.display()))?;
     let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
     let start = u16::try_from(std::process::id() % u32::from(COUNT)).unwrap_or_default();
     for step in 0..COUNT {
@@ -31,7 +31,7 @@ pub fn free() -> Result<u16> {
             continue;
         }
         let path = folder.join(port.to_string());
-        let file = File::create(&path).trying(format_args!("write {}", path.display()))?;
+        let file = File::create(&path).context(format_args!("write {}", path.display()))?;
         if file.try_lock().is_ok() {
             chosen.insert(port, file);
             return Ok(port);

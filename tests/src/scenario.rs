@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, State};
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Folder, Spec};
@@ -286,7 +286,7 @@ impl Scenario {
             .folder()
             .join(format!("{}-{number}.json", self.namespace));
         std::fs::write(&file, serde_json::to_vec(manifest)?)
-            .trying(format_args!("write {}", file.display()))?;
+            .context(format_args!("write {}", file.display()))?;
         self.kubectl(&["apply", "--filename", &file.display().to_string()])
             .await
             .map(drop)

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::pki::{Authority, Use};
 
 /// A proxy on a loopback port, with a certificate signed by its own CA; stops when dropped.
@@ -31,14 +31,14 @@ impl TlsProxy {
     pub async fn start(folder: &Path, server: &str) -> Result<Self> {
         let address = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.trying("listen for TLS")?;
-        let port = listener.local_addr().trying("listen for TLS")?.port();
+        let listener = listener.context("listen for TLS")?;
+        let port = listener.local_addr().context("listen for TLS")?.port();
         let name = format!("tls-{port}");
         let authority = Authority::new("a private authority")?;
         authority.issue(folder, &name, "localhost", &["localhost"], Use::Server)?;
         let read = |kind: &str| {
             let path = folder.join(format!("{name}.{kind}"));
-            std::fs::read(&path).trying(format_args!("read {}", path.display()))
+            std::fs::read(&path).context(format_args!("read {}", path.display()))
         };
         let certificates = read("crt")?;
         let certificates = CertificateDer::pem_slice_iter(&certificates).collect::<Result<_, _>>();

@@ -146,7 +146,7 @@ impl Metrics {
         let labels = [
             ("path", review.path.label()),
             ("operation", review.operation),
-            ("result", review.result.result()),
+            ("result", review.result.label()),
             ("reason", review.reason.label()),
             ("dry_run", if review.dry_run { "true" } else { "false" }),
         ];

@@ -150,7 +150,7 @@ impl ReviewOutcome {
     }
 
     /// The result of the review, for metrics.
-    pub fn label(&self) -> ReviewResult {
+    pub fn result(&self) -> ReviewResult {
         match (&self.response, self.reason) {
             (_, ReviewReason::Panicked | ReviewReason::NotSynced) => ReviewResult::Error,
             (response, _) if response.denied.is_some() => ReviewResult::Denied,
@@ -187,7 +187,7 @@ pub enum ReviewResult {
 }
 
 impl ReviewResult {
-    pub fn result(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Patched => "patched",
             Self::Empty => "empty",

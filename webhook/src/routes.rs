@@ -133,7 +133,7 @@ impl<H: ReviewHandler> ReviewServer<H> {
         self.metrics.reviewed(&ReviewLabels {
             path,
             operation: operation(&request.operation),
-            result: outcome.label(),
+            result: outcome.result(),
             reason: outcome.reason,
             dry_run: request.is_dry_run(),
         });

@@ -9,9 +9,9 @@ use crate::actor::{condition, status_of};
 use crate::cluster::{has_sidecar, is_ready};
 use crate::queue::QueueState;
 
-/// Objects around an actor, as far as they could be read.
+/// Objects related an actor, as far as they could be read.
 #[derive(Debug, Default)]
-pub struct Around {
+pub struct RelatedObjects {
     pub pods: Vec<Value>,
     pub autoscaler: Option<Value>,
     /// Whether the `ConfigMap` with the runtime script exists; none if unknown.
@@ -64,7 +64,7 @@ impl Node {
 }
 
 /// The tree: target with workload and pods, queue, scaling, and the runtime script.
-pub fn tree(actor: &Value, around: &Around) -> Node {
+pub fn tree(actor: &Value, related: &RelatedObjects) -> Node {
     let status = status_of(actor);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (
@@ -81,10 +81,10 @@ pub fn tree(actor: &Value, around: &Around) -> Node {
         format!("{word}: {detail}")
     };
     Node::new(format!("AsyncActor/{namespace}/{name}"), state, detail)
-        .with([workload(actor, &status, &around.pods)])
-        .with([queue(actor, &status, around.queue.as_ref())])
-        .with(scaling(&status, around))
-        .with(around.has_script.map(script))
+        .with([workload(actor, &status, &related.pods)])
+        .with([queue(actor, &status, related.queue.as_ref())])
+        .with(scaling(&status, related))
+        .with(related.has_script.map(script))
 }
 
 /// State and text of a condition.
@@ -209,7 +209,7 @@ fn dead_letters(actor: &Value, queue: &QueueStatus, state: Option<&QueueState>) 
 }
 
 /// KEDA's `ScaledObject` with its autoscaler; none while scaling is off.
-fn scaling(status: &AsyncActorStatus, around: &Around) -> Option<Node> {
+fn scaling(status: &AsyncActorStatus, related: &RelatedObjects) -> Option<Node> {
     let (state, detail) = of_condition(status, "ScalingReady");
     let reference = status.scaled_object_ref.as_ref();
     if reference.is_none() && condition(status, "ScalingReady").is_none() {
@@ -219,7 +219,7 @@ fn scaling(status: &AsyncActorStatus, around: &Around) -> Option<Node> {
         || "scaling".to_owned(),
         |it| format!("ScaledObject/{}", it.name),
     );
-    let autoscaler = around.autoscaler.as_ref().map(|autoscaler| {
+    let autoscaler = related.autoscaler.as_ref().map(|autoscaler| {
         let name = autoscaler["metadata"]["name"].as_str().unwrap_or_default();
         let count = |field: &str| autoscaler["status"][field].as_i64().unwrap_or_default();
         let detail = format!(
@@ -297,15 +297,15 @@ mod tests {
 
     #[test]
     fn tree_leads_from_the_actor_to_its_pods_and_queue() {
-        let around = Around {
+        let related = RelatedObjects {
             pods: vec![
                 pod_named("phi-0", "asya-sidecar", "True"),
                 pod_named("phi-1", "asya-sidecar", "False"),
             ],
             has_script: Some(true),
-            ..Around::default()
+            ..RelatedObjects::default()
         };
-        let tree = tree(&actor(), &around);
+        let tree = tree(&actor(), &related);
         assert!(tree.is_sound());
         assert_eq!(
             plain(&tree),
@@ -334,11 +334,11 @@ mod tests {
             dead_letters: Some(2),
             has_shared_dead_letters: false,
         };
-        let around = Around {
+        let related = RelatedObjects {
             queue: Some(queue),
-            ..Around::default()
+            ..RelatedObjects::default()
         };
-        let tree = tree(&actor, &around);
+        let tree = tree(&actor, &related);
         assert!(!tree.is_sound());
         assert!(
             plain(&tree).contains(
@@ -353,11 +353,11 @@ mod tests {
 
     #[test]
     fn pod_without_the_sidecar_is_not_sound() {
-        let around = Around {
+        let related = RelatedObjects {
             pods: vec![pod_named("phi-0", "other", "True")],
-            ..Around::default()
+            ..RelatedObjects::default()
         };
-        let tree = tree(&actor(), &around);
+        let tree = tree(&actor(), &related);
         assert!(!tree.is_sound());
         assert!(plain(&tree).contains("Pod/phi-0   Ready, without the sidecar\n"));
     }

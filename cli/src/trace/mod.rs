@@ -1,4 +1,4 @@
-//! `trace`: the objects around an actor as a tree, each with its state, and what waits for what.
+//! `trace`: the objects related an actor as a tree, each with its state, and what waits for what.
 
 mod decide;
 mod render;
@@ -12,7 +12,7 @@ use kube::api::{ApiResource, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use self::decide::Around;
+use self::decide::RelatedObjects;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::TraceArgs;
 use crate::cluster::{ApiFailure, Cluster, Connection, resource};
@@ -28,15 +28,15 @@ pub async fn run(connection: &Connection, args: &TraceArgs) -> Result<Report, Fa
     let cluster = Arc::new(connection.open().await?);
     let actor = cluster.actor(&args.name).await?;
     let timeout = connection.args().timeout;
-    let ((mut around, mut notes), state) = futures::join!(
+    let ((mut related, mut notes), state) = futures::join!(
         gather(&cluster, &actor),
         queue::state(&cluster, &actor, timeout),
     );
     match state {
-        Ok(state) => around.queue = state,
+        Ok(state) => related.queue = state,
         Err(failure) => notes.push(format!("consumers and dead letters are missing: {failure}")),
     }
-    let tree = decide::tree(&actor, &around);
+    let tree = decide::tree(&actor, &related);
     let text = args
         .output
         .output
@@ -59,7 +59,7 @@ pub fn watched(args: &TraceArgs) -> Vec<Watched> {
 }
 
 /// Reads the objects that the actor's status names; what cannot be read is noted and left out.
-async fn gather(cluster: &Cluster, actor: &Value) -> (Around, Vec<String>) {
+async fn gather(cluster: &Cluster, actor: &Value) -> (RelatedObjects, Vec<String>) {
     let status = &actor["status"];
     let namespace = Some(&*cluster.namespace);
     let mut notes = Vec::new();
@@ -113,11 +113,11 @@ async fn gather(cluster: &Cluster, actor: &Value) -> (Around, Vec<String>) {
         .get(&resource::<ConfigMap>(), namespace, RUNTIME_CONFIG_MAP)
         .await;
     let has_script = script.map_err(&mut note).ok().map(|found| found.is_some());
-    let around = Around {
+    let related = RelatedObjects {
         pods,
         autoscaler,
         has_script,
         queue: None,
     };
-    (around, notes)
+    (related, notes)
 }

@@ -50,7 +50,7 @@ pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
     };
     actors.sort_by_cached_key(|actor| age(actor));
     let owns_target =
-        |actor: &&Arc<ActorRecord>| context.bindings.older_actor(&actor.metadata.key).is_none();
+        |actor: &&Arc<ActorRecord>| context.bindings.recipient(&actor.metadata.key).is_none();
     let owners = actors.iter().filter(owns_target);
     let bindings = owners.filter_map(|actor| WebhookBinding::of(context, actor));
     Some(bindings.collect())

@@ -27,7 +27,7 @@ pub(super) struct FactsConfigMap {
     namespace: String,
     name: String,
     store: Arc<ListedStore<WebhookFactsRecord>>,
-    /// Facts that this process has published, and the uid of the ClusterRole that owns them.
+    /// Facts that this process has published, and the UID of the `ClusterRole` that owns them.
     published: Option<(WebhookFacts, String)>,
     restore_backoff: RestoreBackoff,
 }

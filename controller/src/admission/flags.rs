@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_shared::admission::Endpoint;
 use clap::Args;
 
-use super::WebhookConfigPlan;
+use super::WebhookConfigSettings;
 
 /// How the API server reaches the webhook, apart from the name of its Service.
 #[derive(Args, Clone, Debug)]
@@ -36,7 +36,7 @@ impl WebhookConfigFlags {
         service: Option<&str>,
         namespace: &str,
         propagation_time: Duration,
-    ) -> Option<WebhookConfigPlan> {
+    ) -> Option<WebhookConfigSettings> {
         let is_set = |text: &&str| !text.is_empty();
         let service = service.filter(is_set)?;
         let release = self.webhook_rules.as_deref().filter(is_set)?;
@@ -45,7 +45,7 @@ impl WebhookConfigFlags {
             name: service.to_owned(),
             port: self.webhook_port,
         };
-        Some(WebhookConfigPlan {
+        Some(WebhookConfigSettings {
             release: release.to_owned(),
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
@@ -62,10 +62,10 @@ mod tests {
     use asya_shared::admission::Endpoint;
     use clap::Parser;
 
-    use crate::admission::WebhookConfigPlan;
+    use crate::admission::WebhookConfigSettings;
     use crate::app::args::Args;
 
-    fn plan(flags: &[&str]) -> Option<WebhookConfigPlan> {
+    fn plan(flags: &[&str]) -> Option<WebhookConfigSettings> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         let service = args.certificates.webhook_service.as_deref();
         args.rules.plan(service, "system", Duration::ZERO)

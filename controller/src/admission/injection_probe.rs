@@ -48,7 +48,7 @@ pub(super) struct InjectionProbes {
 struct ProbeProgress {
     /// Whether a dry run came back injected: the entry may then fail closed, whatever happens later.
     verified: bool,
-    /// CA bundle that was trusted at the last success. Another bundle, or another version, must be verified again.
+    /// CA bundle at the last success. Another bundle, or another version, must be verified again.
     verified_ca_bundle: Option<Box<str>>,
     /// Failures since the last success.
     failures: u32,
@@ -57,8 +57,8 @@ struct ProbeProgress {
 }
 
 impl ProbeProgress {
-    fn is_failing(&self, trusted: &str) -> bool {
-        self.verified_ca_bundle.as_deref() != Some(trusted)
+    fn is_failing(&self, ca_bundle: &str) -> bool {
+        self.verified_ca_bundle.as_deref() != Some(ca_bundle)
             && self.failures >= FAILURES_BEFORE_EVENT
     }
 }
@@ -67,7 +67,7 @@ impl ProbeProgress {
 pub(super) struct FinishedProbe {
     key: Key,
     uid: Box<str>,
-    trusted: Box<str>,
+    ca_bundle: Box<str>,
     result: Result<(), String>,
     took: Duration,
 }
@@ -107,10 +107,14 @@ impl InjectionProbes {
             || inherited.is_some_and(|all| all.contains(entry))
     }
 
-    /// Starts the dry runs that are due while `trusted` is the CA bundle, up to the concurrency limit, and forgets
+    /// Starts the dry runs that are due with this CA bundle, up to the concurrency limit, and forgets
     /// actors that no longer need one. Returns how long to wait for the next one. [`InjectionProbes::next`] returns
     /// those that finish.
-    pub(super) fn start(&mut self, bindings: &[WebhookBinding], trusted: &str) -> Option<Duration> {
+    pub(super) fn start(
+        &mut self,
+        bindings: &[WebhookBinding],
+        ca_bundle: &str,
+    ) -> Option<Duration> {
         let mut previous = std::mem::take(&mut self.by_uid);
         let mut soonest: Option<Duration> = None;
         for binding in bindings.iter().filter(|binding| binding.needs_probe()) {
@@ -124,7 +128,7 @@ impl InjectionProbes {
                 next_attempt: Instant::now(),
                 running: false,
             });
-            if progress.verified_ca_bundle.as_deref() != Some(trusted) && !progress.running {
+            if progress.verified_ca_bundle.as_deref() != Some(ca_bundle) && !progress.running {
                 let wait = progress
                     .next_attempt
                     .saturating_duration_since(Instant::now());
@@ -133,7 +137,7 @@ impl InjectionProbes {
                     soonest = Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
                 } else if self.running.len() < limit {
                     progress.running = true;
-                    self.spawn(binding, trusted);
+                    self.spawn(binding, ca_bundle);
                 }
             }
             self.by_uid.insert(binding.uid.clone(), progress);
@@ -142,13 +146,14 @@ impl InjectionProbes {
     }
 
     /// Number of bindings whose pods still do not come back injected after several dry runs.
-    pub(super) fn failing_count(&self, trusted: &str) -> usize {
+    pub(super) fn failing_count(&self, ca_bundle: &str) -> usize {
         let all = self.by_uid.values();
-        all.filter(|progress| progress.is_failing(trusted)).count()
+        all.filter(|progress| progress.is_failing(ca_bundle))
+            .count()
     }
 
-    fn spawn(&mut self, binding: &WebhookBinding, trusted: &str) {
-        let (client, binding, trusted) = (self.client.clone(), binding.clone(), trusted.into());
+    fn spawn(&mut self, binding: &WebhookBinding, ca_bundle: &str) {
+        let (client, binding, ca_bundle) = (self.client.clone(), binding.clone(), ca_bundle.into());
         self.running.spawn(async move {
             let started = Instant::now();
             let probe = AssertUnwindSafe(run_probe(&client, &binding)).catch_unwind();
@@ -161,7 +166,7 @@ impl InjectionProbes {
                 result,
                 key: binding.key,
                 uid: binding.uid,
-                trusted,
+                ca_bundle,
                 took: started.elapsed(),
             }
         });
@@ -190,7 +195,7 @@ impl InjectionProbes {
                 info!(actor = %finished.key, "injection verified: the webhook entry now fails closed");
             }
             (progress.verified, progress.failures) = (true, 0);
-            progress.verified_ca_bundle = Some(finished.trusted);
+            progress.verified_ca_bundle = Some(finished.ca_bundle);
             return None;
         };
         progress.next_attempt = Instant::now() + RETRY.after(progress.failures);

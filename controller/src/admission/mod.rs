@@ -2,7 +2,7 @@
 //! only.
 //!
 //! [`asya_shared::admission`] renders the desired configurations. This module decides when to apply them: when a
-//! binding, a trusted CA, the owner ClusterRole, the facts or one of the configurations changes. In a steady state it
+//! binding, a trusted CA, the owner `ClusterRole`, the facts or one of the configurations changes. In a steady state it
 //! sends no reads and no writes.
 
 mod bindings;
@@ -87,7 +87,7 @@ impl ApplySummary {
 
 /// Inputs from which the webhook configurations are rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookConfigPlan {
+pub struct WebhookConfigSettings {
     /// Prefix of the configurations' names.
     pub release: String,
     /// The operator's own namespace.
@@ -100,7 +100,7 @@ pub struct WebhookConfigPlan {
     pub propagation_time: Duration,
 }
 
-impl WebhookConfigPlan {
+impl WebhookConfigSettings {
     fn owner_role(&self) -> String {
         format!("{}-webhook-anchor", self.release)
     }
@@ -108,7 +108,7 @@ impl WebhookConfigPlan {
 
 /// Applies the webhook configurations and the facts `ConfigMap`, as a task of the leader.
 pub struct WebhookConfigManager {
-    plan: WebhookConfigPlan,
+    plan: WebhookConfigSettings,
     trust: Trust,
     context: Arc<Context>,
     mutating: Arc<WebhookConfigs<MutatingWebhookConfiguration>>,
@@ -128,7 +128,7 @@ pub struct WebhookConfigManager {
 impl WebhookConfigManager {
     /// `client` must be fenced, so that only the leader writes.
     pub fn new(
-        plan: WebhookConfigPlan,
+        plan: WebhookConfigSettings,
         trust: Trust,
         client: Client,
         context: Arc<Context>,
@@ -364,7 +364,7 @@ impl WebhookConfigManager {
     }
 
     /// Empties objects that are no longer needed instead of deleting them: only garbage collection through the
-    /// owner ClusterRole removes them.
+    /// owner `ClusterRole` removes them.
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,

@@ -17,7 +17,7 @@ use crate::record::{Key, OwnerRoleRecord};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
-/// Cache of the owner ClusterRole, filled by a watch.
+/// Cache of the owner `ClusterRole`, filled by a watch.
 pub(super) struct OwnerRoleCache {
     client: Client,
     name: String,
@@ -54,7 +54,7 @@ impl OwnerRoleCache {
         self.store.is_listed()
     }
 
-    /// Returns the owner ClusterRole, or `None` if it is missing or being deleted. A ClusterRole that Helm created
+    /// Returns the owner `ClusterRole`, or `None` if it is missing or being deleted. A `ClusterRole` that Helm created
     /// first gets the operator's namespace as its owner; Argo CD would lose track of an object with an owner.
     ///
     /// # Errors

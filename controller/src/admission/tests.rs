@@ -52,7 +52,7 @@ fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
     watch.sink.init_done(&None);
 }
 
-/// A manager with an owner ClusterRole, no bindings and every kind discovered; its validating configuration is
+/// A manager with an owner `ClusterRole`, no bindings and every kind discovered; its validating configuration is
 /// `validator`.
 fn manager(
     operator: &Operator,
@@ -60,7 +60,7 @@ fn manager(
     written: &Arc<Mutex<Vec<Value>>>,
     validator: &[Value],
 ) -> WebhookConfigManager {
-    let plan = WebhookConfigPlan {
+    let plan = WebhookConfigSettings {
         release: "asya".to_owned(),
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://webhook:1".to_owned()),

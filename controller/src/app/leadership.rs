@@ -13,7 +13,7 @@ use super::operator::Operator;
 use crate::admission;
 use crate::app::args::Args;
 use crate::certificates::trust::Trust;
-use crate::certificates::{CertificateManager, CertificatePlan};
+use crate::certificates::{CertificateConfig, CertificateManager};
 use crate::cluster::crd;
 use crate::cluster::leader::{Candidate, LeadershipEnd};
 use crate::telemetry::health::PROCESS;
@@ -35,7 +35,7 @@ impl LeaderTasks {
     /// manages them.
     pub fn new(
         args: &Args,
-        certificates: Option<CertificatePlan>,
+        certificates: Option<CertificateConfig>,
         operator: &Operator,
         client: &Client,
     ) -> Self {
@@ -222,7 +222,7 @@ mod tests {
                 namespace: "asya-system".to_owned(),
                 name: "asya-operator".to_owned(),
                 identity: "a".to_owned(),
-                fence: Fence::open(),
+                fence: Fence::unrestricted(),
             },
             leader_tasks: LeaderTasks {
                 manages_crd: false,

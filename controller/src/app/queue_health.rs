@@ -25,14 +25,11 @@ impl QueueSource for Operator {
         }
         let mut actors = Vec::new();
         stores.actors.each(|actor| actors.push(actor.clone()));
-        // A check marks only some queues: which ones must not depend on a hash.
+        // A check tags only some queues; which ones must not depend on a map's order.
         actors.sort_by(|one, other| one.metadata.key.cmp(&other.metadata.key));
         let mut by_transport: BTreeMap<String, TransportQueues> = BTreeMap::new();
         for actor in actors {
-            if queue_claims
-                .queue_name_holder(&actor.metadata.key)
-                .is_some()
-            {
+            if queue_claims.other_holder(&actor.metadata.key).is_some() {
                 continue;
             }
             let Some((transport, checked)) = self.verified_queue(&actor) else {
@@ -96,7 +93,7 @@ impl Operator {
             CheckedQueue {
                 queue,
                 // Whether an actor with `DeleteIfEmpty` may be deleted depends on the message count in its status.
-                has_replicas: actor.status_view.desired_replicas > 0
+                counts_often: actor.status_view.desired_replicas > 0
                     || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty,
                 is_paused: actor.annotations.paused,
             },

@@ -24,7 +24,7 @@ use crate::broker::http_client::{self, BuildHttpClients};
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::broker::unrecorded_queues::UnrecordedQueues;
-use crate::certificates::CertificatePlan;
+use crate::certificates::CertificateConfig;
 use crate::cluster::client;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
@@ -97,7 +97,7 @@ pub struct Replica {
 pub struct Configuration {
     transports: TransportsConfig,
     settings: config::Settings,
-    certificates: Option<CertificatePlan>,
+    certificates: Option<CertificateConfig>,
     script: Arc<str>,
 }
 
@@ -148,7 +148,7 @@ impl Replica {
         let fence = if args.leader_elect {
             Fence::closed()
         } else {
-            Fence::open()
+            Fence::unrestricted()
         };
         let client = (connections.api_server)(&fence, metrics.api_writes())?;
         let identity = leader::identity(&args.pod_name);

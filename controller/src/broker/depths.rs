@@ -22,7 +22,7 @@ pub struct Depths {
 #[derive(Clone, Copy)]
 struct Reading {
     /// Last reading; `None` if it failed.
-    now: Option<Depth>,
+    latest: Option<Depth>,
     /// The count that status reports, and since when.
     reported: Option<Depth>,
     since: Instant,
@@ -53,14 +53,14 @@ impl Depths {
         let mut readings = self.readings.lock();
         let Some(last) = readings.get_mut(actor) else {
             let first = Reading {
-                now: reading,
+                latest: reading,
                 reported: reading,
                 since: now,
             };
             readings.insert(actor.clone(), first);
             return true;
         };
-        last.now = reading;
+        last.latest = reading;
         let must_report = last.reports(reading, now);
         if must_report {
             (last.reported, last.since) = (reading, now);
@@ -103,7 +103,7 @@ impl Depths {
         let readings = self.readings.lock();
         let known = readings.iter();
         known
-            .filter_map(|(key, reading)| Some((key.clone(), reading.now?)))
+            .filter_map(|(key, reading)| Some((key.clone(), reading.latest?)))
             .collect()
     }
 

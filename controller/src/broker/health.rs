@@ -33,7 +33,7 @@ pub struct TransportQueues {
 pub struct CheckedQueue {
     pub queue: ActorQueue,
     /// Whether its actor has replicas, which requires more frequent counts.
-    pub has_replicas: bool,
+    pub counts_often: bool,
     /// Whether its actor is paused, so that a recheck does not enqueue it.
     pub is_paused: bool,
 }
@@ -144,7 +144,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 
     async fn check_transport(&self, transport: &TransportQueues) {
         let queues = transport.queues.iter().map(|checked| checked.queue.clone());
-        let reconciled = reconciled_actors(transport);
+        let reconciled = unpaused_actors(transport);
         let observations = self
             .brokers
             .observe_many(&transport.transport, queues.collect())
@@ -167,7 +167,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                     if !reconciled.contains(&actor) {
                         continue;
                     }
-                    if observation.check == QueueCheck::Untagged {
+                    if observation.check == QueueCheck::NotClaimedYet {
                         if tags == 0 {
                             continue;
                         }
@@ -187,7 +187,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                 info!(%actor, queue, "the queue is missing, so its actor is reconciled");
                 RecheckReason::Missing
             }
-            QueueCheck::Drifted | QueueCheck::Untagged | QueueCheck::Mismatch { .. } => {
+            QueueCheck::Drifted | QueueCheck::NotClaimedYet | QueueCheck::Mismatch { .. } => {
                 RecheckReason::Changed
             }
         };
@@ -209,9 +209,9 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
         let active = transport
             .queues
             .iter()
-            .filter(|checked| checked.has_replicas);
+            .filter(|checked| checked.counts_often);
         let queues: Vec<ActorQueue> = active.map(|checked| checked.queue.clone()).collect();
-        let reconciled = reconciled_actors(transport);
+        let reconciled = unpaused_actors(transport);
         if queues.is_empty() {
             return;
         }
@@ -243,7 +243,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 }
 
 /// Actors that are enqueued to check their queues again.
-fn reconciled_actors(transport: &TransportQueues) -> HashSet<Key> {
+fn unpaused_actors(transport: &TransportQueues) -> HashSet<Key> {
     let reconciled = transport.queues.iter().filter(|checked| !checked.is_paused);
     reconciled.map(|checked| key_of(&checked.queue)).collect()
 }
@@ -269,16 +269,16 @@ fn key_of(queue: &ActorQueue) -> Key {
 #[derive(Default)]
 pub struct QueueRechecks {
     actors: Mutex<HashMap<Key, Recheck>>,
-    last_sequence: AtomicU64,
+    last_version: AtomicU64,
 }
 
 /// Position in the order of requests, taken when a reconcile starts to observe the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sequence(u64);
+pub struct RecheckVersion(u64);
 
 struct Recheck {
     reason: RecheckReason,
-    requested: Sequence,
+    requested: RecheckVersion,
     /// Consecutive reconciles without a response from the broker.
     failures: u32,
 }
@@ -288,7 +288,7 @@ impl QueueRechecks {
     pub fn request(&self, actor: &Key, reason: RecheckReason) {
         let mut actors = self.actors.lock();
         let failures = actors.get(actor).map_or(0, |recheck| recheck.failures);
-        let requested = Sequence(self.last_sequence.fetch_add(1, Ordering::Relaxed) + 1);
+        let requested = RecheckVersion(self.last_version.fetch_add(1, Ordering::Relaxed) + 1);
         let recheck = Recheck {
             reason,
             requested,
@@ -298,8 +298,8 @@ impl QueueRechecks {
     }
 
     /// The current position, for [`clear`](Self::clear).
-    pub fn sequence(&self) -> Sequence {
-        Sequence(self.last_sequence.load(Ordering::Relaxed))
+    pub fn version(&self) -> RecheckVersion {
+        RecheckVersion(self.last_version.load(Ordering::Relaxed))
     }
 
     /// Why an actor's queue is to be checked again.
@@ -323,14 +323,14 @@ impl QueueRechecks {
         let mut actors = self.actors.lock();
         let recheck = actors.entry(actor.clone()).or_insert_with(|| Recheck {
             reason: RecheckReason::Unknown(error.clone()),
-            requested: self.sequence(),
+            requested: self.version(),
             failures: 0,
         });
         recheck.failures += 1;
     }
 
     /// Records that a reconcile that started at `started` found the queue ready. A newer request needs another recheck.
-    pub fn clear(&self, actor: &Key, started: Sequence) {
+    pub fn clear(&self, actor: &Key, started: RecheckVersion) {
         let mut actors = self.actors.lock();
         match actors.get_mut(actor) {
             Some(recheck) if recheck.requested > started => recheck.failures = 0,

@@ -30,12 +30,12 @@ pub(super) struct Pool {
     metrics: Arc<Metrics>,
     workers: usize,
     build_http_clients: BuildHttpClients,
-    clients: Mutex<HashMap<Identity, Used>>,
+    clients: Mutex<HashMap<ClientKey, Used>>,
     limiters: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
 }
 
 /// A transport's name, and the credentials used there.
-type Identity = (String, Vec<Arc<str>>);
+type ClientKey = (String, Vec<Arc<str>>);
 
 struct Used {
     client: Arc<dyn QueueClient>,
@@ -171,7 +171,7 @@ impl Pool {
         Ok(self.get_or_insert(identity, Arc::new(client)))
     }
 
-    fn known(&self, identity: &Identity) -> Option<Arc<dyn QueueClient>> {
+    fn known(&self, identity: &ClientKey) -> Option<Arc<dyn QueueClient>> {
         let mut clients = lock(&self.clients);
         let used = clients.get_mut(identity)?;
         used.last = Instant::now();
@@ -181,7 +181,7 @@ impl Pool {
     /// Keeps the first of two clients that were created concurrently.
     fn get_or_insert(
         &self,
-        identity: Identity,
+        identity: ClientKey,
         client: Arc<dyn QueueClient>,
     ) -> Arc<dyn QueueClient> {
         let now = Instant::now();

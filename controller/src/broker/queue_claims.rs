@@ -69,7 +69,7 @@ impl QueueClaims {
     }
 
     /// Returns the holder of a name that `key` needs, unless `key` holds it itself.
-    pub fn queue_name_holder(&self, key: &Key) -> Option<QueueNameHolder> {
+    pub fn other_holder(&self, key: &Key) -> Option<QueueNameHolder> {
         let inner = self.inner.lock();
         let preceding = |of_queue: bool| {
             let applies = |name: &ClaimedName| {

@@ -174,7 +174,7 @@ impl Sqs {
             Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             comparison => match drift_level(&declaration.name, comparison)?.max(dlq) {
                 DriftLevel::InSync => QueueCheck::Ready(ready_queue(&found.url)),
-                DriftLevel::Untagged => QueueCheck::Untagged,
+                DriftLevel::OnlyOwnerTag => QueueCheck::NotClaimedYet,
                 DriftLevel::Drifted => QueueCheck::Drifted,
             },
         };
@@ -342,7 +342,7 @@ fn ready_queue(url: &str) -> ReadyQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum DriftLevel {
     InSync,
-    Untagged,
+    OnlyOwnerTag,
     Drifted,
 }
 
@@ -351,7 +351,7 @@ enum DriftLevel {
 fn drift_level(queue: &str, comparison: Comparison) -> Result<DriftLevel, BrokerError> {
     match comparison {
         Comparison::Matches | Comparison::Mismatch { .. } => Ok(DriftLevel::InSync),
-        Comparison::Drifted(drift) if drift.is_only_cluster_tag() => Ok(DriftLevel::Untagged),
+        Comparison::Drifted(drift) if drift.is_only_cluster_tag() => Ok(DriftLevel::OnlyOwnerTag),
         Comparison::Drifted(_) => Ok(DriftLevel::Drifted),
         Comparison::OwnedByOther(owner) => Err(BrokerError::QueueNameTaken(format!(
             "queue {queue} belongs to {owner} according to its tags asya.sh/namespace and asya.sh/actor; rename this \

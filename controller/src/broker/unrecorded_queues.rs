@@ -47,7 +47,7 @@ impl UnrecordedQueues {
 
     /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it.
     /// Those that this process creates are added at their creation.
-    pub fn add_possible(
+    pub fn add_maybe_created(
         &self,
         actor: &Key,
         possible: impl FnOnce() -> Vec<(QueueStatus, ActorQueue)>,
@@ -78,7 +78,7 @@ impl UnrecordedQueues {
     }
 
     /// The queues of an actor that an earlier process may have created, as its status would name them.
-    pub fn possible_of(&self, actor: &Key) -> Vec<QueueStatus> {
+    pub fn maybe_created_by(&self, actor: &Key) -> Vec<QueueStatus> {
         self.matching(actor, |queue| !queue.added_here)
     }
 
@@ -213,15 +213,15 @@ mod tests {
                 (queue("west"), created("west")),
             ]
         };
-        unrecorded.add_possible(&key, possible);
+        unrecorded.add_maybe_created(&key, possible);
         unrecorded.add(&key, queue("west"), created("west"));
         assert_eq!(unrecorded.added_here(&key), [queue("west")]);
         assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
         unrecorded.remove(&key, &queue("east"));
-        unrecorded.add_possible(&key, possible);
+        unrecorded.add_maybe_created(&key, possible);
         assert_eq!(unrecorded.of(&key), [queue("west")]);
         unrecorded.forget(&key);
-        unrecorded.add_possible(&key, possible);
+        unrecorded.add_maybe_created(&key, possible);
         assert_eq!(unrecorded.of(&key).len(), 2);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_certs::issuer::Settings;
 use clap::{ArgAction, Args};
 
-use super::CertificatePlan;
+use super::CertificateConfig;
 use crate::flags::interval;
 
 /// Names of the webhook, and how the controller manages its certificates (CERT-1).
@@ -62,7 +62,7 @@ impl CertificateFlags {
     ///
     /// # Errors
     /// If a lifetime is shorter than what must fit into it.
-    pub fn plan(&self, namespace: &str) -> Result<Option<CertificatePlan>, TooShort> {
+    pub fn plan(&self, namespace: &str) -> Result<Option<CertificateConfig>, TooShort> {
         let Some(service) = self.webhook_service.as_deref().filter(|it| !it.is_empty()) else {
             return Ok(None);
         };
@@ -94,7 +94,7 @@ impl CertificateFlags {
         let own = [full.clone(), format!("{full}.cluster.local")];
         let names = own.into_iter().chain(self.webhook_names.iter().cloned());
         let secret = self.webhook_secret.clone().filter(|name| !name.is_empty());
-        Ok(Some(CertificatePlan {
+        Ok(Some(CertificateConfig {
             namespace: namespace.to_owned(),
             secret: secret.unwrap_or_else(|| format!("{service}-tls")),
             settings: Settings {
@@ -119,9 +119,9 @@ mod tests {
 
     use super::TooShort;
     use crate::app::args::Args;
-    use crate::certificates::CertificatePlan;
+    use crate::certificates::CertificateConfig;
 
-    fn plan(flags: &[&str]) -> Result<Option<CertificatePlan>, TooShort> {
+    fn plan(flags: &[&str]) -> Result<Option<CertificateConfig>, TooShort> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         args.certificates.plan("system")
     }

@@ -40,7 +40,7 @@ const REACHABILITY_RETRY: Duration = Duration::from_secs(10);
 
 /// How the certificates are managed.
 #[derive(Clone, Debug)]
-pub struct CertificatePlan {
+pub struct CertificateConfig {
     /// Namespace of the Secrets.
     pub namespace: String,
     /// Name of the Secret that the webhook reads.
@@ -66,7 +66,7 @@ struct SupersededCas {
 
 /// The leader's certificate task.
 pub struct CertificateManager {
-    plan: CertificatePlan,
+    plan: CertificateConfig,
     trust: Trust,
     store: Store,
     client: Client,
@@ -88,7 +88,7 @@ pub struct CertificateManager {
 impl CertificateManager {
     /// `client` must pass the fence.
     #[must_use]
-    pub fn new(plan: CertificatePlan, trust: Trust, client: Client) -> Self {
+    pub fn new(plan: CertificateConfig, trust: Trust, client: Client) -> Self {
         Self {
             store: Store::new(client.clone(), &plan.namespace, &plan.secret),
             plan,

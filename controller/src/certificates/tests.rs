@@ -18,7 +18,7 @@ fn settings() -> Settings {
 }
 
 fn manager(server: &Server, trust: &Trust) -> CertificateManager {
-    let plan = CertificatePlan {
+    let plan = CertificateConfig {
         namespace: "asya-system".to_owned(),
         secret: "asya-webhook-tls".to_owned(),
         settings: settings(),

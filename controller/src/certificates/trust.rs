@@ -23,11 +23,11 @@ pub struct Trust {
     owner_role: Arc<watch::Sender<Option<OwnerRoleState>>>,
 }
 
-/// Whether the owner ClusterRole exists (CFG-1).
+/// Whether the owner `ClusterRole` exists (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerRoleState {
     Present(OwnerRole),
-    /// Without the owner ClusterRole, nothing would garbage-collect what is created now.
+    /// Without the owner `ClusterRole`, nothing would garbage-collect what is created now.
     Missing,
 }
 
@@ -43,7 +43,7 @@ pub struct ObservedTrust {
 }
 
 impl OwnerRoleState {
-    /// The owner ClusterRole as an owner reference.
+    /// The owner `ClusterRole` as an owner reference.
     pub(super) fn owner(&self) -> Option<OwnerReference> {
         let Self::Present(owner_role) = self else {
             return None;

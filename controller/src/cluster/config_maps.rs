@@ -213,16 +213,20 @@ impl ConfigMaps {
 
 impl KnownState {
     fn remember(&mut self, record: Option<&ConfigMapRecord>) {
-        self.verified =
-            record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
+        self.verified = record.and_then(|record| {
+            Some((
+                record.metadata.uid.clone(),
+                record.last_applied.fingerprint?,
+            ))
+        });
         self.is_foreign = false;
     }
 }
 
 fn is_current(record: &ConfigMapRecord, hash: &str, known: &KnownState) -> bool {
-    let fingerprint = record.last.fingerprint;
+    let fingerprint = record.last_applied.fingerprint;
     let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
-    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.verified
+    record.last_applied.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.verified
 }
 
 fn is_ours(existing: &ConfigMap) -> bool {

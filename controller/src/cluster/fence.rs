@@ -85,7 +85,7 @@ impl Drop for InFlight {
 impl Fence {
     /// A fence without leader election: lets everything through until it is closed.
     #[must_use]
-    pub fn open() -> Self {
+    pub fn unrestricted() -> Self {
         Self::new(Allowed::Always)
     }
 

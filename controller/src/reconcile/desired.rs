@@ -121,7 +121,7 @@ impl Desired {
     }
 
     /// `None` for a standalone actor.
-    pub fn bound(&self) -> Option<&DesiredBinding> {
+    pub fn desired_binding(&self) -> Option<&DesiredBinding> {
         match &self.mode {
             Mode::Standalone(_) => None,
             Mode::Binding(bound) => Some(bound),

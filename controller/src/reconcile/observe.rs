@@ -5,7 +5,7 @@
 //! - `Bindings::{register_target, set_pod_match, set_scale_target}` register what the actor depends on before that is
 //!   read, so that no change in between is missed and, if two actors bind one target at the same time, at least one
 //!   observes the other (BIND-45). `binding/reading.rs` remembers the kinds and the target that it has found.
-//! - `UnrecordedQueues::add_possible` lists the queues that an earlier process may have created, before one is looked
+//! - `UnrecordedQueues::add_maybe_created` lists the queues that an earlier process may have created, before one is looked
 //!   up.
 //!
 //! Everything else that later reconciles should know is returned as data, in
@@ -100,14 +100,14 @@ pub async fn observe(
         .cached(other_kind(kind), key)
         .filter(|_| owns_workload);
     let standalone = to_ensure.and_then(Desired::standalone);
-    let has_role = standalone.is_some_and(|it| it.service_account.is_some());
+    let is_needed = standalone.is_some_and(|it| it.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &ownership, has_role, bypasses_cache).await?;
+    let service_account = child(accounts, &account, &ownership, is_needed, bypasses_cache).await?;
     let controller = other.as_ref().map(|it| it.metadata.controller.as_ref());
     let is_orphaned = controller.is_some_and(|controller| !is_controlled_by(controller, &actor));
     let orphaned = other.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
-    let (pods, orphaned_pods) = pods_of(context, &actor, orphaned);
+    let (pods, predecessor_pods) = pods_of(context, &actor, orphaned);
     let failures = &context.creation_failures;
     let creation_failure = workload.ours();
     let creation_failure =
@@ -125,25 +125,22 @@ pub async fn observe(
         context.bindings.set_scale_target(key, name);
     }
     let scaled_name = target_scaling.map_or(&*key.name, |it| &*it.target.name);
-    let mut scaling = scaling(context, &ownership, objects, scaled_name, bypasses_cache).await?;
-    if is_lost(&scaling, &previous) {
-        scaling.lost_for = Some(context.lost_scaled_objects.lost_for(key));
-    }
+    let scaled = (scaled_name, &previous);
     let mut observed = Observed {
         queues,
         known_pods,
         pods,
-        orphaned_pods,
+        predecessor_pods,
         creation_failure,
         service_account,
-        scaling,
+        scaling: scaling(context, &ownership, objects, scaled, bypasses_cache).await?,
         binding,
         desired,
         previous,
         workload,
         previous_workload: other.filter(|_| !is_orphaned),
         queue: ObservedQueue::NotQueried,
-        recheck_sequence: context.queue_rechecks.sequence(),
+        recheck_version: context.queue_rechecks.version(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
@@ -228,7 +225,7 @@ async fn scaling(
     context: &Context,
     ownership: &ChildOwnership,
     objects: Option<&Result<ScalingObjects, TriggerError>>,
-    scaled_name: &str,
+    (scaled_name, previous): (&str, &AsyncActorStatus),
     bypasses_cache: bool,
 ) -> Result<ObservedScaling, Error> {
     let key = &ownership.actor.metadata.key;
@@ -240,16 +237,19 @@ async fn scaling(
     let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
     let (scaled_objects, authentications) =
         (&context.scaled_objects, &context.trigger_authentications);
+    let scaled_object = child(
+        scaled_objects,
+        key,
+        ownership,
+        objects.is_some(),
+        bypasses_cache,
+    )
+    .await?;
+    let was_scaled = previous.scaled_object_ref.is_some();
+    let is_lost = !installed && scaled_object.ours().is_none() && was_scaled;
     Ok(ObservedScaling {
         installed,
-        scaled_object: child(
-            scaled_objects,
-            key,
-            ownership,
-            objects.is_some(),
-            bypasses_cache,
-        )
-        .await?,
+        scaled_object,
         trigger_authentication: child(
             authentications,
             &name,
@@ -260,15 +260,8 @@ async fn scaling(
         .await?,
         scaled_objects: autoscalers_of(&scaled_objects.store, key, scaled_name),
         hpas: autoscalers_of(&context.stores.hpas, key, scaled_name),
-        lost_for: None,
+        lost_for: is_lost.then(|| context.lost_scaled_objects.lost_for(key)),
     })
-}
-
-/// Whether the `ScaledObject` with which the queue scaled a target went away together with KEDA.
-fn is_lost(scaling: &ObservedScaling, previous: &AsyncActorStatus) -> bool {
-    !scaling.installed
-        && scaling.scaled_object.ours().is_none()
-        && previous.scaled_object_ref.is_some()
 }
 
 /// Autoscaling objects for the actor itself, and those for the object that it scales.
@@ -295,23 +288,23 @@ fn known_queues(
         claims.queue_name_holder_for(transports, address, key)
     };
     let unrecorded = &context.unrecorded_queues;
-    unrecorded.add_possible(key, || match desired {
-        Ok(desired) => possible_queues(desired, actor, previous, transports),
+    unrecorded.add_maybe_created(key, || match desired {
+        Ok(desired) => maybe_created_queues(desired, actor, previous, transports),
         Err(_) => Vec::new(),
     });
-    let (existing, possible) = match actor.metadata.deleting {
+    let (existing, maybe_created) = match actor.metadata.deleting {
         _ if deletion.retains_queue => (Vec::new(), Vec::new()),
         // A queue that may not exist must not block the deletion while its broker is unreachable.
-        true => (unrecorded.added_here(key), unrecorded.possible_of(key)),
+        true => (unrecorded.added_here(key), unrecorded.maybe_created_by(key)),
         false => (unrecorded.of(key), Vec::new()),
     };
-    let unrecorded = (&*existing, &*possible);
+    let unrecorded = (&*existing, &*maybe_created);
     KnownQueues::from_status(previous, unrecorded, desired, transports, holder_of)
 }
 
 /// The queues of which no status tells and which an earlier process may have created: the desired one, which this
 /// process adds only once it has found it, and those on other transports.
-fn possible_queues(
+fn maybe_created_queues(
     desired: &Desired,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,

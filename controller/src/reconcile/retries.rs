@@ -105,7 +105,7 @@ mod tests {
                 fault: Some(fault(requeue)),
                 deleted: Vec::new(),
                 requeue,
-                acted: false,
+                changed_target: false,
             };
             let blocked = Outcome::DeletionBlocked {
                 fault: fault(requeue),

@@ -6,7 +6,7 @@ use crate::record::Key;
 pub enum WorkItem {
     /// Reconcile an actor.
     Actor(Key),
-    /// Keep the runtime script in the runtime namespace (RUN-3).
+    /// Maintain the runtime script in its namespace (RUN-3).
     RuntimeScript,
 }
 

@@ -18,7 +18,7 @@ pub struct ChildRecord<K> {
     /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
     /// Traces of our last apply.
-    pub last: LastApplied,
+    pub last_applied: LastApplied,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -41,13 +41,14 @@ impl<K> fmt::Debug for ChildRecord<K> {
         let mut debug = f.debug_struct("ChildRecord");
         debug.field("metadata", &self.metadata);
         debug.field("actor", &self.actor);
-        debug.field("last", &self.last).finish()
+        debug.field("last_applied", &self.last_applied).finish()
     }
 }
 
 impl<K> PartialEq for ChildRecord<K> {
     fn eq(&self, other: &Self) -> bool {
-        (&self.metadata, &self.actor, &self.last) == (&other.metadata, &other.actor, &other.last)
+        (&self.metadata, &self.actor, &self.last_applied)
+            == (&other.metadata, &other.actor, &other.last_applied)
     }
 }
 
@@ -66,7 +67,7 @@ impl<K: ChildType> Record for ChildRecord<K> {
         Self {
             metadata: raw.metadata.to_metadata(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
-            last: raw.metadata.last_applied(K::MANAGER),
+            last_applied: raw.metadata.last_applied(K::MANAGER),
             kind: PhantomData,
         }
     }
@@ -87,8 +88,8 @@ impl<K: ChildType> Record for ChildRecord<K> {
 impl<K: ChildType> AppliedRecord for ChildRecord<K> {
     const MANAGER: &'static str = K::MANAGER;
 
-    fn last(&self) -> &LastApplied {
-        &self.last
+    fn last_applied(&self) -> &LastApplied {
+        &self.last_applied
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 pub struct ConfigMapRecord {
     pub metadata: Metadata,
     /// Traces of our last apply.
-    pub last: LastApplied,
+    pub last_applied: LastApplied,
     /// Whether it outlives the actors that needed it (FW-23).
     pub orphaned: bool,
 }
@@ -44,7 +44,7 @@ impl Record for ConfigMapRecord {
         let manager = Self::manager_of(&raw.metadata.name);
         Self {
             metadata: raw.metadata.to_metadata(),
-            last: raw.metadata.last_applied(manager),
+            last_applied: raw.metadata.last_applied(manager),
             orphaned: raw.metadata.annotation(annotation::ORPHANED).as_deref() == Some("true"),
         }
     }

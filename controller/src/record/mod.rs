@@ -106,7 +106,7 @@ pub trait AppliedRecord: Record {
     /// Field manager of our applies.
     const MANAGER: &'static str;
     /// Traces of our last apply, which show drift.
-    fn last(&self) -> &LastApplied;
+    fn last_applied(&self) -> &LastApplied;
 }
 
 /// Object of a watch event or a list: the metadata that kube's watcher needs, and the record.

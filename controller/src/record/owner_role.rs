@@ -8,7 +8,7 @@ use super::{Enqueue, Metadata, RawMetadata, Record};
 /// Annotation that Helm sets on the objects of a release.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// The owner ClusterRole, watched as metadata only.
+/// The owner `ClusterRole`, watched as metadata only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerRoleRecord {
     pub metadata: Metadata,
@@ -18,7 +18,7 @@ pub struct OwnerRoleRecord {
     pub owned_by_namespace: bool,
 }
 
-/// Decoded metadata of the owner ClusterRole.
+/// Decoded metadata of the owner `ClusterRole`.
 #[derive(Deserialize)]
 pub struct RawOwnerRole<'a> {
     #[serde(borrow)]

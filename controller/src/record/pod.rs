@@ -42,7 +42,7 @@ pub struct PodRecord {
     /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
-    pub unknown_origin: Option<Box<UnknownLabelOrigin>>,
+    pub label_of_unknown_origin: Option<Box<UnknownLabelOrigin>>,
 }
 
 /// What is known of a pod whose actor label has an unknown origin, such as a copied one.
@@ -198,7 +198,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
-            unknown_origin: raw.unknown_origin(),
+            label_of_unknown_origin: raw.label_of_unknown_origin(),
         }
     }
 
@@ -222,7 +222,7 @@ impl PodRecord {
 
     fn labels(&self) -> Option<&Labels> {
         let injected = self.injection.as_ref().map(|it| &it.labels);
-        injected.or_else(|| self.unknown_origin.as_ref().map(|it| &it.labels))
+        injected.or_else(|| self.label_of_unknown_origin.as_ref().map(|it| &it.labels))
     }
 }
 
@@ -234,7 +234,7 @@ impl TargetPod for PodRecord {
 }
 
 impl RawPod<'_> {
-    fn unknown_origin(&self) -> Option<Box<UnknownLabelOrigin>> {
+    fn label_of_unknown_origin(&self) -> Option<Box<UnknownLabelOrigin>> {
         let metadata = &self.metadata;
         let is_known = metadata.annotation(annotation::INJECTED_BY).is_some()
             || metadata.label(label::WORKLOAD).is_some();

@@ -21,7 +21,7 @@ pub struct ScaledObjectRecord {
     pub metadata: Metadata,
     pub deleted: Option<Time>,
     /// Traces of our last apply.
-    pub last: LastApplied,
+    pub last_applied: LastApplied,
     pub target: ScaleTarget,
     /// KEDA's condition `Ready`.
     pub ready: KedaReady,
@@ -104,7 +104,7 @@ impl Record for ScaledObjectRecord {
         let status = raw.status.unwrap_or_default();
         Self {
             metadata: raw.metadata.to_metadata(),
-            last: raw.metadata.last_applied(Self::MANAGER),
+            last_applied: raw.metadata.last_applied(Self::MANAGER),
             target: raw.spec.unwrap_or_default().target(),
             ready: status.ready(),
             hpa_name: status
@@ -132,8 +132,8 @@ impl Record for ScaledObjectRecord {
 impl AppliedRecord for ScaledObjectRecord {
     const MANAGER: &'static str = manager::SCALED_OBJECT;
 
-    fn last(&self) -> &LastApplied {
-        &self.last
+    fn last_applied(&self) -> &LastApplied {
+        &self.last_applied
     }
 }
 

@@ -172,7 +172,7 @@ fn workload_record_holds_counts_and_controller() {
     assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
     assert_eq!(of_kind.to_enqueue(), Enqueue::Actor(Key::new("ns", "a")));
     assert!(record.replica_failure.as_ref().unwrap().is_quota());
-    assert_eq!(record.last.fingerprint, None);
+    assert_eq!(record.last_applied.fingerprint, None);
 }
 
 /// WRK-3, WRK-5
@@ -188,7 +188,7 @@ fn fingerprint_covers_our_applied_fields_in_any_order() {
         entry("asya-operator/workload", "Update", &json!({"f:status": {}})),
         {"manager": "asya-operator/workload", "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}},
         entry("asya-operator/workload", "Apply", fields),
-    ])).record.last.fingerprint
+    ])).record.last_applied.fingerprint
     };
     assert_eq!(fingerprint(&applied), fingerprint(&same_in_other_order));
     assert!(fingerprint(&applied).is_some());
@@ -226,7 +226,7 @@ fn fingerprint_does_not_change_between_releases() {
     let record = of_kind.record;
     assert!(record.owns_replicas);
     assert_eq!(
-        record.last.fingerprint.unwrap().to_string(),
+        record.last_applied.fingerprint.unwrap().to_string(),
         "7cc65c366e009de1"
     );
 }

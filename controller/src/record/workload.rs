@@ -24,7 +24,7 @@ pub struct WorkloadRecord {
     /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
     /// Traces of our last apply.
-    pub last: LastApplied,
+    pub last_applied: LastApplied,
     /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
     /// Whether kubectl or Helm wrote fields that have not been taken over yet (FW-22).
@@ -171,7 +171,7 @@ impl WorkloadRecord {
             kind,
             metadata: raw.metadata.to_metadata(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
-            last: raw.metadata.last_applied(manager::WORKLOAD),
+            last_applied: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
             has_kubectl_helm_fields: raw.metadata.is_written_by(is_kubectl_or_helm)
                 && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),

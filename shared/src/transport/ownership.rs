@@ -56,7 +56,7 @@ pub enum DeletionRefusal {
     /// The queue is another actor's, or a dead letter queue.
     OtherOwner(String),
     /// Nothing at the broker identifies the owner.
-    Untagged,
+    NoOwnerTag,
 }
 
 impl fmt::Display for DeletionRefusal {
@@ -64,7 +64,7 @@ impl fmt::Display for DeletionRefusal {
         match self {
             Self::OtherCluster(cluster) => write!(f, "it belongs to another cluster ({cluster})"),
             Self::OtherOwner(owner) => write!(f, "it belongs to {owner}"),
-            Self::Untagged => f.write_str("nothing at the broker marks it as this actor's"),
+            Self::NoOwnerTag => f.write_str("nothing at the broker marks it as this actor's"),
         }
     }
 }
@@ -119,7 +119,7 @@ impl OwnerTag {
         let clusters = tags.iter().map(|tag| &*tag.cluster);
         match evaluate_clusters(clusters, &self.cluster, None) {
             Ownership::OtherCluster(cluster) => Some(DeletionRefusal::OtherCluster(cluster)),
-            Ownership::Available => Some(DeletionRefusal::Untagged),
+            Ownership::Available => Some(DeletionRefusal::NoOwnerTag),
             Ownership::Ours if tags.contains(&self) => None,
             Ownership::Ours => {
                 let other = tags.iter().find(|tag| tag.cluster == self.cluster)?;

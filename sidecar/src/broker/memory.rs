@@ -36,7 +36,7 @@ struct State {
     demand: Demand,
     events: Option<UnboundedSender<Event>>,
     lost: CancellationToken,
-    generation: u64,
+    connection: u64,
     last: u64,
     lost_confirms: usize,
     refusals: VecDeque<Refusal>,
@@ -75,7 +75,7 @@ impl Memory {
     /// Drops the sidecar's connection; its unsettled messages are redelivered.
     pub fn disconnect(&self) -> Option<UnboundedSender<Event>> {
         let mut state = self.state.lock();
-        state.generation += 1;
+        state.connection += 1;
         std::mem::take(&mut state.lost).cancel();
         let in_flight = std::mem::take(&mut state.in_flight);
         let consumed = state.consumed.clone();
@@ -227,7 +227,7 @@ impl State {
                 break;
             };
             self.last += 1;
-            let receipt = Receipt::new(self.generation, self.last, self.lost.clone());
+            let receipt = Receipt::new(self.connection, self.last, self.lost.clone());
             let deliveries = match message.delivered {
                 0 => Deliveries::First,
                 count => Deliveries::Before(count),
@@ -246,7 +246,7 @@ impl State {
     }
 
     fn settle(&mut self, receipt: &Receipt, settlement: Settlement) {
-        if receipt.generation != self.generation {
+        if receipt.connection != self.connection {
             return;
         }
         let Some(message) = self.in_flight.remove(&receipt.number) else {

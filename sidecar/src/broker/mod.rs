@@ -79,15 +79,15 @@ pub struct Origin {
 /// Handle for settling a delivery.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    generation: u64,
+    connection: u64,
     number: u64,
     lost: CancellationToken,
 }
 
 impl Receipt {
-    fn new(generation: u64, number: u64, lost: CancellationToken) -> Self {
+    fn new(connection: u64, number: u64, lost: CancellationToken) -> Self {
         Self {
-            generation,
+            connection,
             number,
             lost,
         }
@@ -95,7 +95,7 @@ impl Receipt {
 
     /// Identifies the delivery within this process.
     fn key(&self) -> (u64, u64) {
-        (self.generation, self.number)
+        (self.connection, self.number)
     }
 
     /// Whether the connection of the delivery is lost, so that the broker redelivers the message in any case.

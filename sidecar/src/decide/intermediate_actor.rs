@@ -60,7 +60,7 @@ pub(super) fn intermediate_actor(case: &Case<'_>, outcome: Outcome<'_>) -> Decis
 /// Validates a message before it is sent to the runtime (SC-2, SC-61).
 fn admit(case: &Case<'_>, source: &Message<'_>) -> Decision {
     match &source.routing {
-        Routing::LaterGeneration => {
+        Routing::LaterFormat => {
             let text = "unsupported route format of a later generation: it has curr instead of actors and current";
             return case.coded(source, code::UNSUPPORTED_GENERATION, text, None);
         }

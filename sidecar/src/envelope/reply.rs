@@ -104,7 +104,7 @@ fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
     let routing = match Route::read(route) {
         Routing::Route(routing) if routing.has_current => routing,
         Routing::Route(_) => return Err("its route has no current".to_owned()),
-        Routing::Missing | Routing::LaterGeneration => {
+        Routing::Missing | Routing::LaterFormat => {
             return Err("its route has no actors".to_owned());
         }
         Routing::Invalid(error) => return Err(error),

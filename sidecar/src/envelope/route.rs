@@ -25,7 +25,7 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 impl<'a> Route<'a> {
     pub(super) fn read(written: &'a str) -> Routing<'a> {
         match Self::parts(written) {
-            Ok((None, _, true)) => Routing::LaterGeneration,
+            Ok((None, _, true)) => Routing::LaterFormat,
             Ok((None, _, false)) => Routing::Missing,
             Ok((Some(actors), current, _)) => Routing::Route(Self {
                 actors,

@@ -31,7 +31,7 @@ pub fn set_error(seconds: i16) {
 
 /// Whether they have been wrong at any time.
 #[must_use]
-pub fn was_wrong() -> bool {
+pub fn was_skewed() -> bool {
     WAS_WRONG.get()
 }
 

@@ -20,7 +20,7 @@ pub enum Fault {
     /// The server does what it was asked to, and the response is lost.
     ResponseLost,
     /// Another client changes the object just before.
-    Touched,
+    ConcurrentWrite,
     /// The call takes long.
     Slow,
 }
@@ -82,7 +82,7 @@ impl Faults {
 
     /// What goes wrong with a call.
     pub fn draw(&self, call: &str, possible: &[Fault]) -> Option<Fault> {
-        let mut random = self.seed.about(("fault", call));
+        let mut random = self.seed.rng_for(("fault", call));
         if !self.active() || random.f64() >= self.rate || self.without.contains(call) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Faults {
 
     /// How long a call takes.
     pub fn latency(&self, call: &str, fault: Option<Fault>) -> Latency {
-        let mut random = self.seed.about(("latency", call));
+        let mut random = self.seed.rng_for(("latency", call));
         let usual = Latency {
             there: delay(&mut random, 1..150),
             back: delay(&mut random, 1..150),

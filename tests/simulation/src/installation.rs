@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, location};
 use crate::process::Process;
-use crate::world::{BROKERS, HOME};
+use crate::world::{BROKERS, OPERATOR_NAMESPACE};
 
 /// Name of the release, with which the names of its objects begin.
 pub const RELEASE: &str = "asya";
@@ -47,7 +47,7 @@ fn sqs(name: &str) -> Value {
 pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Error> {
     clap::Parser::try_parse_from([
         "asya-controller".to_owned(),
-        format!("--namespace={HOME}"),
+        format!("--namespace={OPERATOR_NAMESPACE}"),
         format!("--pod-name={}", process.name),
         format!("--leader-elect={elects}"),
         format!("--transport-config={}", transports()),
@@ -67,10 +67,10 @@ pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Er
 pub fn webhook_args(pod: &str) -> Result<asya_webhook::Args, clap::Error> {
     clap::Parser::try_parse_from([
         "asya-webhook".to_owned(),
-        format!("--namespace={HOME}"),
+        format!("--namespace={OPERATOR_NAMESPACE}"),
         format!("--pod-name={pod}"),
         format!("--transport-config={}", transports()),
-        format!("--tls-names={SERVICE}.{HOME}.svc"),
+        format!("--tls-names={SERVICE}.{OPERATOR_NAMESPACE}.svc"),
         format!("--tls-secret={SERVICE}-tls"),
         format!("--facts-config-map={RELEASE}-webhook-facts"),
     ])

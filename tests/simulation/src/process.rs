@@ -15,7 +15,7 @@ pub struct Process {
     /// Whether it is a replica of the webhook, which never leads and writes only Events.
     pub is_webhook: bool,
     /// Whether it is the controller of an owner of targets, which is not the operator's.
-    pub is_owner: bool,
+    pub is_target_controller: bool,
     /// Its name, which begins the identity with which it competes for the lease.
     pub name: String,
     /// Cancelled when it crashes or exits.
@@ -39,7 +39,7 @@ impl Process {
     #[must_use]
     pub fn owner(name: String) -> Self {
         Self {
-            is_owner: true,
+            is_target_controller: true,
             ..Self::of(name, false)
         }
     }
@@ -53,7 +53,7 @@ impl Process {
     fn of(name: String, is_webhook: bool) -> Self {
         Self {
             is_webhook,
-            is_owner: false,
+            is_target_controller: false,
             name,
             death: CancellationToken::new(),
             stop: CancellationToken::new(),

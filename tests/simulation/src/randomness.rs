@@ -12,7 +12,7 @@ pub struct Seed(pub u64);
 
 impl Seed {
     /// Random numbers for the decision with this name.
-    pub fn about(self, decision: impl Hash) -> Rng {
+    pub fn rng_for(self, decision: impl Hash) -> Rng {
         let mut hasher = DefaultHasher::new();
         (self.0, decision).hash(&mut hasher);
         Rng::with_seed(hasher.finish())
@@ -21,7 +21,7 @@ impl Seed {
     /// Makes the jitter that the controller draws next follow from the call that it has just made: tasks that wake at
     /// the same moment run in any order.
     pub fn seed_jitter(self, call: impl Hash) {
-        fastrand::seed(self.about(("jitter", call)).u64(..));
+        fastrand::seed(self.rng_for(("jitter", call)).u64(..));
     }
 }
 

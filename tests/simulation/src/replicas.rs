@@ -53,7 +53,7 @@ impl Replicas {
                 .trace
                 .add(&process.name, format_args!("has ended: {ending}"));
             process.death.cancel();
-            let mut random = world.seed.about(("restart", &process.name));
+            let mut random = world.seed.rng_for(("restart", &process.name));
             sleep(delay(&mut random, 500..6_000)).await;
         }
     }

@@ -13,7 +13,7 @@ use crate::convergence;
 use crate::faults::{Fault, Faults};
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
-use crate::schedule::{Action, MOST_WRONG, Schedule};
+use crate::schedule::{Action, MAX_CLOCK_SKEW, Schedule};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::World;
 
@@ -160,8 +160,8 @@ fn until_reported(world: &World) -> Duration {
         (false, true) => 660,
         (false, false) => 150,
     };
-    let set_back = if clock::was_wrong() {
-        2 * MOST_WRONG
+    let set_back = if clock::was_skewed() {
+        2 * MAX_CLOCK_SKEW
     } else {
         0
     };

@@ -53,7 +53,7 @@ impl WebhookReplicas {
             world
                 .trace
                 .add(&process.name, format_args!("has ended: {ending}"));
-            let mut random = world.seed.about(("restart", &process.name));
+            let mut random = world.seed.rng_for(("restart", &process.name));
             sleep(delay(&mut random, 500..20_000)).await;
         }
     }

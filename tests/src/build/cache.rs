@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// The cache folder: `$ASYA_CACHE`, else `$XDG_CACHE_HOME/asya-tests`, else `~/.cache/asya-tests`.
 ///
@@ -53,7 +53,7 @@ where
     if entry.exists() {
         return Ok(entry);
     }
-    std::fs::create_dir_all(&root).trying(format_args!("make {}", root.display()))?;
+    std::fs::create_dir_all(&root).context(format_args!("make {}", root.display()))?;
     let _lock = lock(&root.join(format!("{part}.lock")), part).await?;
     if entry.exists() {
         return Ok(entry);
@@ -63,7 +63,7 @@ where
     let unfinished = root.join(format!("{part}-{key}.unfinished"));
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(unfinished.join("bin"))
-        .trying(format_args!("make {}", unfinished.display()))?;
+        .context(format_args!("make {}", unfinished.display()))?;
     eprintln!("building {hint}");
     let ticking = async {
         loop {
@@ -75,14 +75,14 @@ where
         done = build(&unfinished) => done?,
         () = ticking => {}
     }
-    std::fs::rename(&unfinished, &entry).trying(format_args!("make {}", entry.display()))?;
+    std::fs::rename(&unfinished, &entry).context(format_args!("make {}", entry.display()))?;
     eprintln!("  {part}: done in {} s", started.elapsed().as_secs());
     Ok(entry)
 }
 
 /// Waits for another harness to finish building the part.
 async fn lock(path: &Path, part: &str) -> Result<File> {
-    let file = File::create(path).trying(format_args!("write {}", path.display()))?;
+    let file = File::create(path).context(format_args!("write {}", path.display()))?;
     if file.try_lock().is_ok() {
         return Ok(file);
     }

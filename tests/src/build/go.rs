@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::cache;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::process::{self, Spec};
 
 /// Part of the cache key. Increment it when the build commands below change.
@@ -87,7 +87,7 @@ fn kubernetes_flags(module: &Module) -> Result<String> {
 /// Links names to a binary that chooses its component by the name it was started with.
 fn link(bin: &Path, binary: &str, names: &[&str]) -> Result<()> {
     for name in names {
-        std::os::unix::fs::symlink(binary, bin.join(name)).trying("link a component")?;
+        std::os::unix::fs::symlink(binary, bin.join(name)).context("link a component")?;
     }
     Ok(())
 }
@@ -100,12 +100,12 @@ pub(super) async fn tools() -> Result<PathBuf> {
         let stock = module_folder(module, "sigs.k8s.io/kwok").await?;
         let stock = stock.join("kustomize/stage");
         let stages = out.join("stages");
-        std::fs::create_dir_all(&stages).trying("make a folder for stages")?;
+        std::fs::create_dir_all(&stages).context("make a folder for stages")?;
         for stage in STAGES {
             let from = stock.join(stage);
-            let text = std::fs::read(&from).trying(format_args!("read {}", from.display()))?;
+            let text = std::fs::read(&from).context(format_args!("read {}", from.display()))?;
             let name = from.file_name().unwrap_or_default();
-            std::fs::write(stages.join(name), text).trying("write a stage")?;
+            std::fs::write(stages.join(name), text).context("write a stage")?;
         }
         Ok(())
     })
@@ -161,12 +161,12 @@ pub(super) async fn keda() -> Result<PathBuf> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let reading = || format!("read {}", from.display());
-    std::fs::create_dir_all(to).trying(format_args!("make {}", to.display()))?;
-    for file in std::fs::read_dir(from).trying(reading())? {
-        let file = file.trying(reading())?;
-        let text = std::fs::read(file.path()).trying(reading())?;
+    std::fs::create_dir_all(to).context(format_args!("make {}", to.display()))?;
+    for file in std::fs::read_dir(from).context(reading())? {
+        let file = file.context(reading())?;
+        let text = std::fs::read(file.path()).context(reading())?;
         let copy = to.join(file.file_name());
-        std::fs::write(&copy, text).trying(format_args!("write {}", copy.display()))?;
+        std::fs::write(&copy, text).context(format_args!("write {}", copy.display()))?;
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ impl Module {
 fn read_if_exists(path: &Path) -> Result<Vec<u8>> {
     match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.trying(format_args!("read {}", path.display())),
+        other => other.context(format_args!("read {}", path.display())),
     }
 }
 
@@ -266,7 +266,7 @@ async fn version(module: &Module) -> Result<String> {
 /// The version that the module's manifest has for a name.
 fn required_version(module: &Module, name: &str) -> Result<String> {
     let path = module.manifest.display();
-    let text = std::fs::read_to_string(&module.manifest).trying(format_args!("read {path}"))?;
+    let text = std::fs::read_to_string(&module.manifest).context(format_args!("read {path}"))?;
     text.lines()
         .find_map(|line| {
             let rest = line

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::cache;
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 use crate::process::{self, Spec};
 
 /// Returns the folder that holds `layer.tar`.
 pub(super) async fn ensure() -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods/root.py");
-    let text = std::fs::read(&script).trying(format_args!("read {}", script.display()))?;
+    let text = std::fs::read(&script).context(format_args!("read {}", script.display()))?;
     let python = || Spec::new("python3", "python3").inherit_env();
     let says = "import sys; print(sys.version, sys.executable)";
     let version = process::output(python().args(["-c", says])).await?;
@@ -19,7 +19,7 @@ pub(super) async fn ensure() -> Result<PathBuf> {
         let lay_out = python().arg(script.display()).arg(root.display());
         process::output(lay_out).await?;
         process::output(tar(&root, &out.join("layer.tar"))).await?;
-        std::fs::remove_dir_all(&root).trying(format_args!("remove {}", root.display()))
+        std::fs::remove_dir_all(&root).context(format_args!("remove {}", root.display()))
     })
     .await
 }

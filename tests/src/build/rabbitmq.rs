@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{cache, packages};
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::process::{self, Spec};
 
 /// Selects another version than the distribution's.
@@ -70,7 +70,7 @@ async fn of_version(version: &str) -> Result<PathBuf> {
         process::output(install).await?;
         let hosts = out.join("root/etc/hosts");
         std::fs::write(&hosts, "127.0.0.1 localhost\n")
-            .trying(format_args!("write {}", hosts.display()))?;
+            .context(format_args!("write {}", hosts.display()))?;
         check_version(&out.join("root/usr/lib/rabbitmq/lib"), version)?;
         for program in ["rabbitmq-server", "rabbitmqctl"] {
             write_program(&out.join("bin").join(program))?;
@@ -84,7 +84,7 @@ async fn of_version(version: &str) -> Result<PathBuf> {
 fn check_version(folder: &Path, version: &str) -> Result<()> {
     let reading = || format!("read {}", folder.display());
     let expected = format!("rabbitmq_server-{version}.");
-    let entries = std::fs::read_dir(folder).trying(reading())?.flatten();
+    let entries = std::fs::read_dir(folder).context(reading())?.flatten();
     let names: Vec<_> = entries.map(|it| it.file_name()).collect();
     if names
         .iter()
@@ -101,6 +101,6 @@ fn write_program(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
     let writing = || format!("write {}", path.display());
-    std::fs::write(path, WRAPPER).trying(writing())?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).trying(writing())
+    std::fs::write(path, WRAPPER).context(writing())?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).context(writing())
 }

@@ -8,7 +8,7 @@ use kube::Client;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::pki::{self, Authority, Use};
 use crate::ports;
@@ -75,7 +75,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<Contr
 pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Result<Value> {
     let mut cluster = json!({"server": server});
     if server.starts_with("https:") {
-        let pem = std::fs::read(authority).trying(format_args!("read {}", authority.display()))?;
+        let pem = std::fs::read(authority).context(format_args!("read {}", authority.display()))?;
         cluster["certificate-authority-data"] = json!(ByteString(pem));
     }
     Ok(json!({
@@ -93,7 +93,7 @@ pub(crate) fn client(server: &str, folder: &Path) -> Result<Client> {
     let mut config = kube::Config::new(server.parse().map_err(Error::other)?);
     config.auth_info.token = Some(ADMIN_TOKEN.to_owned().into());
     let authority = folder.join("ca.crt");
-    let pem = std::fs::read(&authority).trying(format_args!("read {}", authority.display()))?;
+    let pem = std::fs::read(&authority).context(format_args!("read {}", authority.display()))?;
     let certificates = rustls::pki_types::pem::PemObject::pem_slice_iter(&pem);
     let certificates: Result<Vec<CertificateDer<'_>>, _> = certificates.collect();
     config.root_cert = Some(
@@ -113,7 +113,7 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<()> {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+    std::fs::write(path, text).context(format_args!("write {}", path.display()))
 }
 
 fn write_certificates(folder: &Path, real: bool) -> Result<()> {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// How long endpoints lag behind pod readiness.
 const LAG: Duration = Duration::from_secs(1);
@@ -49,8 +49,8 @@ pub fn set_route(
     let path = route_file(folder, namespace, service, port);
     let unfinished = path.with_extension("unfinished");
     std::fs::write(&unfinished, serde_json::to_vec(backends)?)
-        .trying(format_args!("write {}", unfinished.display()))?;
-    std::fs::rename(&unfinished, &path).trying(format_args!("write {}", path.display()))
+        .context(format_args!("write {}", unfinished.display()))?;
+    std::fs::rename(&unfinished, &path).context(format_args!("write {}", path.display()))
 }
 
 fn route_file(folder: &Path, namespace: &str, service: &str, port: u16) -> PathBuf {
@@ -74,10 +74,10 @@ pub(crate) fn listen(
     real: bool,
 ) -> Result<Egress> {
     let routes = folder.join("routes");
-    std::fs::create_dir_all(&routes).trying(format_args!("make {}", routes.display()))?;
+    std::fs::create_dir_all(&routes).context(format_args!("make {}", routes.display()))?;
     let socket = folder.join("egress.sock");
     let listener =
-        UnixListener::bind(&socket).trying(format_args!("listen on {}", socket.display()))?;
+        UnixListener::bind(&socket).context(format_args!("listen on {}", socket.display()))?;
     let folder = folder.to_owned();
     Ok(Egress(tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -107,7 +107,7 @@ async fn serve(
 ) -> Result<()> {
     let head = read_head(&mut stream)
         .await
-        .trying("read a CONNECT request")?;
+        .context("read a CONNECT request")?;
     let target = head
         .strip_prefix("CONNECT ")
         .and_then(|rest| rest.split(' ').next())
@@ -119,14 +119,14 @@ async fn serve(
         };
         TcpStream::connect(&address)
             .await
-            .trying(format_args!("connect {target} to {address}"))
+            .context(format_args!("connect {target} to {address}"))
     };
     match connected.await {
         Ok(mut backend) => {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
                 .await
-                .trying("answer a CONNECT request")?;
+                .context("answer a CONNECT request")?;
             // Either side may disconnect at any time.
             let _ = copy_bidirectional(&mut stream, &mut backend).await;
             Ok(())

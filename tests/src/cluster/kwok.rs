@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
@@ -41,7 +41,7 @@ pub(crate) async fn start(
 ) -> Result<Process> {
     let stages = folder.join("stages.yaml");
     std::fs::write(&stages, stages_yaml(&tools.join("../stages"))?)
-        .trying(format_args!("write {}", stages.display()))?;
+        .context(format_args!("write {}", stages.display()))?;
     let port = ports::free()?;
     let kwok = Spec::new("kwok", tools.join("kwok"))
         .log(folder.join("kwok.log"))
@@ -124,11 +124,11 @@ fn node(number: u32, real: bool) -> Result<Node> {
 fn stages_yaml(stock: &Path) -> Result<String> {
     let mut texts = BTreeMap::new();
     for entry in std::fs::read_dir(stock)
-        .trying(format_args!("read {}", stock.display()))?
+        .context(format_args!("read {}", stock.display()))?
         .flatten()
     {
         let text = std::fs::read_to_string(entry.path())
-            .trying(format_args!("read {}", entry.path().display()))?;
+            .context(format_args!("read {}", entry.path().display()))?;
         texts.insert(entry.file_name().to_string_lossy().into_owned(), text);
     }
     let key = format!(".metadata.labels[\"{MODE}\"]");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// The variable that holds the path of the state file of the cluster to test on.
 pub const STATE_VARIABLE: &str = "ASYA_TEST_CLUSTER";
@@ -100,7 +100,7 @@ impl State {
     /// # Errors
     /// When the file cannot be read or is not a state file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read(path).trying(format_args!("read {}", path.display()))?;
+        let text = std::fs::read(path).context(format_args!("read {}", path.display()))?;
         Ok(serde_json::from_slice(&text)?)
     }
 
@@ -124,7 +124,7 @@ impl State {
     pub fn write(&self, path: &Path) -> Result<()> {
         let unfinished = path.with_extension("unfinished");
         std::fs::write(&unfinished, serde_json::to_vec_pretty(self)?)
-            .trying(format_args!("write {}", unfinished.display()))?;
-        std::fs::rename(&unfinished, path).trying(format_args!("write {}", path.display()))
+            .context(format_args!("write {}", unfinished.display()))?;
+        std::fs::rename(&unfinished, path).context(format_args!("write {}", path.display()))
     }
 }

@@ -14,7 +14,7 @@ use super::instance::{Instance, Launch};
 use super::{NAMESPACE, token_id};
 use crate::cluster::{Cluster, write_kubeconfig};
 use crate::command;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// Longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
@@ -86,7 +86,7 @@ impl Program {
     ) -> Result<Instance> {
         let title = format!("{} {name}", self.what);
         let folder = cluster.folder().join(title.replace(' ', "-"));
-        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).context(format_args!("make {}", folder.display()))?;
         let kubeconfig = folder.join("kubeconfig");
         let server = launch
             .server

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::Kind;
 use crate::cluster::Cluster;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{check, eventually};
 
 /// Names the folder with the original CRDs, one file `GROUP_PLURAL.yaml` each.
@@ -137,7 +137,7 @@ fn read(kind: Kind) -> Result<Value> {
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|it| !it.is_empty());
     let file = folder.map(|it| PathBuf::from(it).join(format!("{name}.yaml")));
     let text = if let Some(file) = file.filter(|it| it.exists()) {
-        std::fs::read_to_string(&file).trying(format_args!("read {}", file.display()))?
+        std::fs::read_to_string(&file).context(format_args!("read {}", file.display()))?
     } else {
         let own = OWN.iter().find(|(own, _)| *own == name);
         let own = own.ok_or_else(|| Error::Other(format!("no CRD {name}")))?;

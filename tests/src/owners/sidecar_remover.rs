@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::pki::{Authority, Use};
 use crate::scenario::Scenario;
 
@@ -67,7 +67,7 @@ impl SidecarRemover {
     pub async fn start(scenario: &Scenario, reinvoked: Reinvoked) -> Result<Self> {
         let name = format!("zz-{}", scenario.name("sidecar-remover"));
         let folder = scenario.cluster().folder().join(&name);
-        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).context(format_args!("make {}", folder.display()))?;
         let authority = Authority::new("sidecar-remover-ca")?;
         authority.issue(
             &folder,
@@ -83,8 +83,8 @@ impl SidecarRemover {
             .with_no_client_auth()
             .with_single_cert(chain.map_err(Error::other)?, key)
             .map_err(Error::other)?;
-        let sockets = TcpListener::bind("127.0.0.1:0").await.trying("listen")?;
-        let address = sockets.local_addr().trying("listen")?;
+        let sockets = TcpListener::bind("127.0.0.1:0").await.context("listen")?;
+        let address = sockets.local_addr().context("listen")?;
         let seen: Arc<Seen> = Arc::default();
         let routes = Router::new()
             .route("/remove", post(review))

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::supervisor;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// A new folder that is removed when dropped. It is kept, and its path printed, when a test fails.
 #[derive(Debug)]
@@ -23,16 +23,16 @@ impl Folder {
     /// When the folder cannot be created.
     pub fn create(prefix: &str) -> Result<Self> {
         let root = root();
-        std::fs::create_dir_all(&root).trying(format_args!("make {}", root.display()))?;
+        std::fs::create_dir_all(&root).context(format_args!("make {}", root.display()))?;
         // Serialized, since another harness would remove a folder that is not locked yet.
-        let _turn = lock_file(&root.join("lock")).trying("lock the folder of folders")?;
+        let _turn = lock_file(&root.join("lock")).context("lock the folder of folders")?;
         sweep(&root);
         for number in 0..10_000 {
             let path = root.join(format!("{prefix}{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
                     let lock = lock_file(&path.join("lock"))
-                        .trying(format_args!("lock {}", path.display()))?;
+                        .context(format_args!("lock {}", path.display()))?;
                     supervisor::remove_at_end(path.clone());
                     return Ok(Self {
                         path,
@@ -41,7 +41,7 @@ impl Folder {
                     });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).trying(format_args!("make {}", path.display())),
+                Err(error) => return Err(error).context(format_args!("make {}", path.display())),
             }
         }
         Err(Error::Other(format!(

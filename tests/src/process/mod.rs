@@ -17,7 +17,7 @@ pub use rustix::process::Signal;
 use tokio::sync::watch;
 
 pub use self::folder::Folder;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// How to start a process.
 #[derive(Debug, Clone)]
@@ -281,7 +281,7 @@ pub async fn output(spec: Spec) -> Result<String> {
     let done = command
         .output()
         .await
-        .trying(format_args!("start {}", spec.program.display()))?;
+        .context(format_args!("start {}", spec.program.display()))?;
     let stdout = String::from_utf8_lossy(&done.stdout).into_owned();
     if done.status.success() {
         return Ok(stdout);

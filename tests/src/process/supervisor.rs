@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Spec;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 type Exit = watch::Receiver<Option<ExitStatus>>;
 
@@ -146,8 +146,10 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
             .create(true)
             .append(true)
             .open(log)
-            .trying(&what)?;
-        command.stdout(file.try_clone().trying(&what)?).stderr(file);
+            .context(&what)?;
+        command
+            .stdout(file.try_clone().context(&what)?)
+            .stderr(file);
     }
     let mut child =
         tokio::process::Command::from(command)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 
 /// The access log of the management API.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl AccessLog {
 
     fn all(&self) -> Result<Vec<Call>> {
         let mut files: Vec<PathBuf> = std::fs::read_dir(&self.folder)
-            .trying(format_args!("read {}", self.folder.display()))?
+            .context(format_args!("read {}", self.folder.display()))?
             .flatten()
             .map(|entry| entry.path())
             .collect();
@@ -65,7 +65,7 @@ impl AccessLog {
         files.sort();
         let mut calls = Vec::new();
         for file in files {
-            let text = std::fs::read(&file).trying(format_args!("read {}", file.display()))?;
+            let text = std::fs::read(&file).context(format_args!("read {}", file.display()))?;
             calls.extend(String::from_utf8_lossy(&text).lines().filter_map(parse));
         }
         Ok(calls)

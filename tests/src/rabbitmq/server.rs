@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::RabbitMq;
 use crate::cluster::RabbitMqState;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::pki::{Authority, Use};
 use crate::ports;
@@ -28,7 +28,7 @@ pub(crate) async fn start(
 ) -> Result<(RabbitMqState, Vec<Process>)> {
     let home = folder.join("rabbitmq");
     let access_log = home.join("http");
-    std::fs::create_dir_all(&access_log).trying(format_args!("make {}", access_log.display()))?;
+    std::fs::create_dir_all(&access_log).context(format_args!("make {}", access_log.display()))?;
     let (epmd_port, port, management_port) = (ports::free()?, ports::free()?, ports::free()?);
     write(&home.join("enabled_plugins"), "[rabbitmq_management].\n")?;
     write(&home.join("env.conf"), "")?;
@@ -171,5 +171,5 @@ fn epmd_program() -> Result<PathBuf> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+    std::fs::write(path, text).context(format_args!("write {}", path.display()))
 }

@@ -9,7 +9,7 @@ use super::{
     REGISTRY,
 };
 use crate::build;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 use crate::operator::PROGRAMS;
 use crate::process::{self, Spec};
 
@@ -31,7 +31,7 @@ pub(super) struct Sources<'a> {
 
 /// Builds one archive of all images in a folder, and returns its path.
 pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<PathBuf> {
-    std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
+    std::fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
     let (pause, pods, operator, sidecar) = tokio::try_join!(
         pause(folder, sources.node),
         pods(folder),
@@ -108,14 +108,14 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
     write(&folder.join("manifest.json"), &manifest)?;
     let archive = folder.with_extension("tar");
     process::output(build::tar(folder, &archive)).await?;
-    std::fs::remove_dir_all(folder).trying(format_args!("remove {}", folder.display()))?;
+    std::fs::remove_dir_all(folder).context(format_args!("remove {}", folder.display()))?;
     Ok(archive)
 }
 
 /// The tag of images whose names are the chart's defaults.
 fn default_tag() -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator/Chart.yaml");
-    let text = std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
+    let text = std::fs::read_to_string(&path).context(format_args!("read {}", path.display()))?;
     let mut lines = text.lines();
     let version = lines.find_map(|line| line.strip_prefix("appVersion: "));
     let missing = || Error::Other(format!("{} has no appVersion", path.display()));
@@ -133,9 +133,9 @@ impl Layer {
     async fn pack(folder: &Path, name: &str, root: &Path) -> Result<Self> {
         let packed = folder.with_extension(format!("{name}.tar"));
         process::output(build::tar(root, &packed)).await?;
-        std::fs::remove_dir_all(root).trying(format_args!("remove {}", root.display()))?;
+        std::fs::remove_dir_all(root).context(format_args!("remove {}", root.display()))?;
         let layer = Self::take(folder, name, &packed).await?;
-        std::fs::remove_file(&packed).trying(format_args!("remove {}", packed.display()))?;
+        std::fs::remove_file(&packed).context(format_args!("remove {}", packed.display()))?;
         Ok(layer)
     }
 
@@ -143,7 +143,7 @@ impl Layer {
     async fn take(folder: &Path, name: &str, packed: &Path) -> Result<Self> {
         let file = format!("{name}.tar");
         let copy = folder.join(&file);
-        std::fs::copy(packed, &copy).trying(format_args!("write {}", copy.display()))?;
+        std::fs::copy(packed, &copy).context(format_args!("write {}", copy.display()))?;
         let sum = Spec::new("sha256sum", "sha256sum").inherit_env();
         let told = process::output(sum.arg(copy.display())).await?;
         let digest = told.split(' ').next().unwrap_or_default();
@@ -165,9 +165,9 @@ async fn pods(folder: &Path) -> Result<Layer> {
     let root = fresh(folder, "pods-root")?;
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods");
     let to = root.join("pods");
-    std::fs::create_dir_all(&to).trying(format_args!("make {}", to.display()))?;
+    std::fs::create_dir_all(&to).context(format_args!("make {}", to.display()))?;
     for entry in std::fs::read_dir(&from)
-        .trying(format_args!("read {}", from.display()))?
+        .context(format_args!("read {}", from.display()))?
         .flatten()
     {
         let path = entry.path();
@@ -195,24 +195,24 @@ async fn shipped(folder: &Path, image: &str, programs: &Path, names: &[&str]) ->
         .iter()
         .map(|name| stripped.join(name).display().to_string());
     process::output(lay_out.arg(root.display()).args(paths)).await?;
-    std::fs::remove_dir_all(&stripped).trying(format_args!("remove {}", stripped.display()))?;
+    std::fs::remove_dir_all(&stripped).context(format_args!("remove {}", stripped.display()))?;
     Layer::pack(folder, image, &root).await
 }
 
 /// Creates a folder beside the archive's.
 fn fresh(folder: &Path, name: &str) -> Result<PathBuf> {
     let fresh = folder.with_extension(name);
-    std::fs::create_dir_all(&fresh).trying(format_args!("make {}", fresh.display()))?;
+    std::fs::create_dir_all(&fresh).context(format_args!("make {}", fresh.display()))?;
     Ok(fresh)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    std::fs::copy(from, to).trying(format_args!("copy {}", from.display()))?;
+    std::fs::copy(from, to).context(format_args!("copy {}", from.display()))?;
     Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+    std::fs::write(path, text).context(format_args!("write {}", path.display()))
 }
 
 fn architecture() -> &'static str {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::images::{self, Sources};
 use super::{ADDRESS, NODE, PAUSE_IMAGE};
 use crate::build::{self, Component};
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator::bin_folder;
 use crate::ports;
@@ -37,7 +37,7 @@ impl Runtime {
         let python = build::ensure(Component::Python).await?;
         let programs = bin_folder()?;
         let network = folder.join("cni");
-        std::fs::create_dir_all(&network).trying(format_args!("make {}", network.display()))?;
+        std::fs::create_dir_all(&network).context(format_args!("make {}", network.display()))?;
         write(&network.join("10.conflist"), &pod_network().to_string())?;
         let configuration = folder.join("containerd.toml");
         write(&configuration, &containerd(folder, &network, &plugins))?;
@@ -59,7 +59,7 @@ impl Runtime {
         let (archive, _) = tokio::try_join!(made, answers)?;
         let path = archive.display().to_string();
         ctr(&["--namespace", "k8s.io", "images", "import", &path]).await?;
-        std::fs::remove_file(&archive).trying(format_args!("remove {path}"))?;
+        std::fs::remove_file(&archive).context(format_args!("remove {path}"))?;
         Ok(Self { containerd, bin })
     }
 }
@@ -195,5 +195,5 @@ fn dns_configuration(kubeconfig: &Path) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+    std::fs::write(path, text).context(format_args!("write {}", path.display()))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::REGISTRY;
-use crate::error::{Error, Result, Trying};
+use crate::error::{Context, Error, Result};
 
 /// A page of the documentation.
 pub struct Page {
@@ -19,7 +19,7 @@ impl Page {
     pub fn read(name: &'static str) -> Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
         let text = std::fs::read_to_string(&path);
-        let text = text.trying(format_args!("read {}", path.display()))?;
+        let text = text.context(format_args!("read {}", path.display()))?;
         Ok(Self { name, text })
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Result, Trying};
+use crate::error::{Context, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
@@ -11,7 +11,7 @@ use crate::process::{Process, Spec};
 /// Starts the server, which listens on `host`, and returns its URL.
 pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(String, Process)> {
     let home = folder.join("sqs");
-    std::fs::create_dir_all(&home).trying(format_args!("make {}", home.display()))?;
+    std::fs::create_dir_all(&home).context(format_args!("make {}", home.display()))?;
     let address = format!("{host}:{}", ports::free()?);
     let server = Spec::new("sqs", bin.join("python3"))
         .log(folder.join("sqs.log"))

@@ -119,8 +119,8 @@ fn order(writes: &[Write], verb: &str, of: &[&str]) -> Vec<String> {
     order
 }
 
-/// The leader's writes for the webhook: the configurations and the ClusterRole that owns them at start, and dry runs of
-/// pods that must not start without the sidecar (CFG-8, CFG-10).
+/// The leader's writes for the webhook: the configurations and the `ClusterRole` that owns them at start, and dry runs
+/// of pods that must not start without the sidecar (CFG-8, CFG-10).
 async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     let audit = scenario.cluster().audit();
     let name = scenario.name("needed");

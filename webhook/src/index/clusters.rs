@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub(super) struct Clusters {
     by_namespace: HashMap<Box<str>, Intermediates>,
     /// Clusters that the list in progress has not returned yet.
-    relist: Option<HashSet<Key>>,
+    not_yet_listed: Option<HashSet<Key>>,
 }
 
 impl Clusters {
@@ -23,7 +23,7 @@ impl Clusters {
 
     /// Adds or updates a cluster; returns whether its owner changed.
     pub(super) fn apply(&mut self, key: &Key, owner: Option<ObjectRef>) -> bool {
-        if let Some(missing) = &mut self.relist {
+        if let Some(missing) = &mut self.not_yet_listed {
             missing.remove(key);
         }
         let clusters = self.by_namespace.entry((*key.namespace).into());
@@ -46,12 +46,12 @@ impl Clusters {
 
     /// Marks the start of a list; [`Clusters::init_done`] removes the clusters that the list did not return.
     pub(super) fn init(&mut self) {
-        self.relist = Some(self.keys());
+        self.not_yet_listed = Some(self.keys());
     }
 
     /// Marks the end of a list; returns the namespaces of the clusters that it did not return.
     pub(super) fn init_done(&mut self) -> HashSet<Box<str>> {
-        let missing = self.relist.clone().unwrap_or_default();
+        let missing = self.not_yet_listed.clone().unwrap_or_default();
         self.remove_all(&missing)
     }
 
@@ -70,7 +70,7 @@ impl Clusters {
     }
 
     fn remove_all(&mut self, keys: &HashSet<Key>) -> HashSet<Box<str>> {
-        self.relist = None;
+        self.not_yet_listed = None;
         for key in keys {
             self.delete(key);
         }

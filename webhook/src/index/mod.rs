@@ -18,7 +18,7 @@ use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch as signal;
+use tokio::sync::watch::{Receiver, Sender};
 
 pub use asya_shared::review::{Actor, ProjectedActor};
 pub use watch::{LastResponse, follow};
@@ -42,7 +42,7 @@ pub struct Index {
     /// Locked by every writer that renders or removes bindings, so that none is rendered from stale inputs.
     inputs: Mutex<RenderInputs>,
     /// Whether a binding needs a watch of `RayCluster`s.
-    clusters_needed: signal::Sender<bool>,
+    clusters_needed: Sender<bool>,
 }
 
 /// Inputs for rendering bindings, besides the actors.
@@ -61,7 +61,7 @@ struct Inner {
     /// Bindings whose pods depend on `RayCluster`s.
     owners_incomplete: HashSet<Key>,
     /// Actors that the list in progress has not returned yet.
-    relist: Option<HashSet<Key>>,
+    not_yet_listed: Option<HashSet<Key>>,
     synced: bool,
 }
 
@@ -158,7 +158,7 @@ impl Index {
             installation,
             inner: RwLock::default(),
             inputs: Mutex::default(),
-            clusters_needed: signal::Sender::new(false),
+            clusters_needed: Sender::new(false),
         }
     }
 
@@ -241,7 +241,7 @@ impl Index {
     }
 
     /// Signals whether a binding needs a watch of `RayCluster`s.
-    pub fn clusters_needed(&self) -> signal::Receiver<bool> {
+    pub fn clusters_needed(&self) -> Receiver<bool> {
         self.clusters_needed.subscribe()
     }
 
@@ -290,7 +290,7 @@ impl Index {
         let inputs = self.inputs.lock();
         let entry = Entry::of(actor, &self.installation, &inputs);
         let mut inner = self.inner.write();
-        if let Some(missing) = &mut inner.relist {
+        if let Some(missing) = &mut inner.not_yet_listed {
             missing.remove(&actor.key);
         }
         inner.put(&actor.key, entry);
@@ -308,14 +308,14 @@ impl Index {
     /// Marks the start of a list; [`Index::init_done`] removes the actors that the list did not return.
     pub fn init(&self) {
         let mut inner = self.inner.write();
-        inner.relist = Some(inner.actors.keys().cloned().collect());
+        inner.not_yet_listed = Some(inner.actors.keys().cloned().collect());
     }
 
     /// Marks the end of a list.
     pub fn init_done(&self) {
         let _writing = self.inputs.lock();
         let mut inner = self.inner.write();
-        for key in inner.relist.take().unwrap_or_default() {
+        for key in inner.not_yet_listed.take().unwrap_or_default() {
             inner.remove(&key);
         }
         inner.synced = true;
@@ -346,13 +346,13 @@ impl Inner {
             self.owners_incomplete.insert(key.clone());
         }
         self.actors.insert(key.clone(), entry);
-        self.rebind(key, binds);
+        self.rebuild_bindings(key, binds);
     }
 
     fn remove(&mut self, key: &Key) {
         self.unindex(key);
         self.actors.remove(key);
-        self.rebind(key, false);
+        self.rebuild_bindings(key, false);
     }
 
     fn unindex(&mut self, key: &Key) {
@@ -371,7 +371,7 @@ impl Inner {
     }
 
     /// Rebuilds the namespace's list of bindings on each change, so that reviews need not.
-    fn rebind(&mut self, key: &Key, binds: bool) {
+    fn rebuild_bindings(&mut self, key: &Key, binds: bool) {
         let namespace = &*key.namespace;
         if !binds
             && !self

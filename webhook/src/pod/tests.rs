@@ -64,7 +64,7 @@ fn bound_pod_is_injected_with_an_event() {
     ] {
         let outcome = fixture.create(path, &pod(name));
         assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::Injected));
-        assert_eq!(outcome.label(), ReviewResult::Patched);
+        assert_eq!(outcome.result(), ReviewResult::Patched);
         let text = patch(&outcome).to_string();
         assert!(
             text.contains("asya-sidecar") && text.contains("asya-runtime"),
@@ -180,7 +180,7 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
     );
     let denied = denied_outcome.response.denied.as_ref().expect("denied");
     assert_eq!(denied.code, 403);
-    assert_eq!(denied_outcome.label(), ReviewResult::Denied);
+    assert_eq!(denied_outcome.result(), ReviewResult::Denied);
     let event = denied_outcome.event.expect("an Event");
     assert_eq!(
         (event.event_reason, event.text),
@@ -201,7 +201,7 @@ fn injected_pod_is_not_patched_again() {
         again.reason,
         ReviewReason::Pod(InjectionReason::AlreadyInjected)
     );
-    assert_eq!(again.label(), ReviewResult::Empty);
+    assert_eq!(again.result(), ReviewResult::Empty);
     assert!(is_silent(&again), "{again:?}");
 }
 
@@ -290,7 +290,7 @@ fn policy_of_the_path_decides_before_the_cache_is_synced() {
     };
     let mild = fixture.create(EndpointPath::Pods, &pod("mild"));
     assert_eq!(
-        (mild.reason, mild.label()),
+        (mild.reason, mild.result()),
         (ReviewReason::NotSynced, ReviewResult::Error)
     );
     assert_eq!(

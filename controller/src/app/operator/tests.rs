@@ -75,8 +75,8 @@ async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     operator.start_leading();
     assert_eq!(queued().ready, 3, "both actors and the runtime script");
     let claims = &operator.context.queue_claims;
-    assert_eq!(claims.queue_name_holder(&Key::new("younger", "a")), None);
-    let owner = claims.queue_name_holder(&Key::new("older", "a")).unwrap();
+    assert_eq!(claims.other_holder(&Key::new("younger", "a")), None);
+    let owner = claims.other_holder(&Key::new("older", "a")).unwrap();
     assert_eq!(owner.key, Key::new("younger", "a"));
 }
 

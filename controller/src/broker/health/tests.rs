@@ -27,7 +27,7 @@ impl QueueSource for Arc<Fixture> {
             let is_on = |actor: &&&str| actor.starts_with("other") == (name == "other");
             let queues = self.names.iter().filter(is_on).map(|actor| CheckedQueue {
                 queue: queue_of(&transport, actor),
-                has_replicas: !actor.ends_with("idle"),
+                counts_often: !actor.ends_with("idle"),
                 is_paused: actor.ends_with("paused"),
             });
             TransportQueues {
@@ -90,7 +90,7 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
     let check = match actor.trim_end_matches("-paused") {
         "gone" => QueueCheck::NotFound,
         "drifted" => QueueCheck::Drifted,
-        "untagged" => QueueCheck::Untagged,
+        "untagged" => QueueCheck::NotClaimedYet,
         "differs" => QueueCheck::Mismatch {
             desired: String::new(),
             found: String::new(),
@@ -319,7 +319,7 @@ fn recheck_is_due_until_cleared() {
     rechecks.request(&key, RecheckReason::Missing);
     assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
     assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
-    let started = rechecks.sequence();
+    let started = rechecks.version();
     rechecks.request(&key, RecheckReason::Changed);
     rechecks.clear(&key, started);
     let newer = Some(RecheckReason::Changed);
@@ -328,6 +328,6 @@ fn recheck_is_due_until_cleared() {
         newer,
         "requested during the reconcile"
     );
-    rechecks.clear(&key, rechecks.sequence());
+    rechecks.clear(&key, rechecks.version());
     assert_eq!(rechecks.reason(&key), None);
 }

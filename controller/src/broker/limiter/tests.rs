@@ -18,7 +18,11 @@ impl Labelled for Response {
 const READ: Operation = Operation::read("observe");
 
 fn limiter() -> Arc<BrokerLimiter> {
-    Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()))
+    Arc::new(BrokerLimiter::new(
+        "t",
+        Fence::unrestricted(),
+        Arc::default(),
+    ))
 }
 
 fn unreachable() -> BrokerError {
@@ -118,7 +122,7 @@ async fn unresponsive_broker_is_not_called_for_thirty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn missing_credentials_do_not_count_as_broker_failures() {
     let metrics: Arc<Metrics> = Arc::default();
-    let limiter = BrokerLimiter::new("t", Fence::open(), Arc::clone(&metrics));
+    let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::clone(&metrics));
     for _ in 0..4 {
         assert!(fail(&limiter).await.is_err());
     }
@@ -230,7 +234,8 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
 #[tokio::test]
 async fn slow_broker_never_holds_more_than_half_of_the_workers() {
     for (workers, expected) in [(1, 1), (2, 1), (8, 4), (20, 10), (32, 12), (50, 12)] {
-        let limiter = BrokerLimiter::new("t", Fence::open(), Arc::default()).for_workers(workers);
+        let limiter =
+            BrokerLimiter::new("t", Fence::unrestricted(), Arc::default()).for_workers(workers);
         assert_eq!(limiter.reconcile_permits, expected, "{workers}");
     }
 }
@@ -248,7 +253,7 @@ async fn only_writes_need_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_operation_and_result() {
     let metrics: Arc<Metrics> = Arc::default();
-    let limiter = BrokerLimiter::new("t", Fence::open(), Arc::clone(&metrics));
+    let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::clone(&metrics));
     assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
     assert!(fail(&limiter).await.is_err());
     let text = metrics.text().unwrap();

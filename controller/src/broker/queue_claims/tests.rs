@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
-        let owner = self.claims.queue_name_holder(&Key::new(namespace, name))?;
+        let owner = self.claims.other_holder(&Key::new(namespace, name))?;
         let verb = if owner.of_queue { "has" } else { "blocks" };
         Some(format!("{} {verb} {}", owner.key, owner.queue))
     }

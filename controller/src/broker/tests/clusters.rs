@@ -62,7 +62,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         adopts: Some(HERE.to_owned()),
         ..queue.clone()
     };
-    assert_eq!(check_of(&there, &adopting).await, QueueCheck::Untagged);
+    assert_eq!(check_of(&there, &adopting).await, QueueCheck::NotClaimedYet);
     there.update(&adopting).await.unwrap();
     assert!(serves(&check_of(&there, &adopting).await));
     assert!(
@@ -161,13 +161,13 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     )
     .await;
 
-    let untagged = Ok(DeleteOutcome::NotOwned(DeletionRefusal::Untagged));
+    let untagged = Ok(DeleteOutcome::NotOwned(DeletionRefusal::NoOwnerTag));
     assert_eq!(
         client.delete(name, &owner(&queue)).await,
         untagged,
         "even if a status names it"
     );
-    let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged));
+    let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag));
     assert_eq!(client.delete_if_empty(name, &owner(&queue), 1).await, kept);
 
     for key in [&queue.names.actor, &queue.names.queue] {
@@ -176,7 +176,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     }
     assert_eq!(
         check_of(&client, &queue).await,
-        QueueCheck::Untagged,
+        QueueCheck::NotClaimedYet,
         "it has the operator's bindings"
     );
     client.update(&queue).await.unwrap();
@@ -191,7 +191,10 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         namespace: "successors".to_owned(),
         ..queue.clone()
     };
-    assert_eq!(check_of(&client, &successor).await, QueueCheck::Untagged);
+    assert_eq!(
+        check_of(&client, &successor).await,
+        QueueCheck::NotClaimedYet
+    );
     client.update(&successor).await.unwrap();
     assert!(serves(&check_of(&client, &successor).await));
     let outcome = client.delete(name, &owner(&queue)).await;

@@ -110,7 +110,7 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     let brokers = Brokers::new(
         kube,
         "asya-system",
-        Fence::open(),
+        Fence::unrestricted(),
         Arc::default(),
         32,
         BuildHttpClients {

@@ -37,7 +37,11 @@ async fn call_without_credentials_of_the_transport() {
     let TransportKind::Sqs(config) = &transport.kind else {
         panic!()
     };
-    let limiter = Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()));
+    let limiter = Arc::new(BrokerLimiter::new(
+        "t",
+        Fence::unrestricted(),
+        Arc::default(),
+    ));
     let client = Sqs::connect(
         "t",
         config.clone(),

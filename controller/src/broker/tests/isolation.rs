@@ -48,7 +48,7 @@ async fn reconciled_while_one_hangs(settings: WorkQueueSettings, fine_actors: us
         queue.enqueue(('b', number));
     }
     let limiter = |name| {
-        let limiter = BrokerLimiter::new(name, Fence::open(), Arc::default());
+        let limiter = BrokerLimiter::new(name, Fence::unrestricted(), Arc::default());
         Arc::new(limiter.for_workers(workers))
     };
     let (hanging, fine) = (limiter("a"), limiter("b"));
@@ -117,7 +117,7 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
         WorkQueue::with_observer(settings, Arc::new(Metrics::new()));
     (0..slow_actors).for_each(|number| queue.enqueue(('a', number)));
     let limiter = |name| {
-        let limiter = BrokerLimiter::new(name, Fence::open(), Arc::default());
+        let limiter = BrokerLimiter::new(name, Fence::unrestricted(), Arc::default());
         Arc::new(limiter.for_workers(workers))
     };
     let (slow, fine) = (limiter("a"), limiter("b"));

@@ -25,7 +25,7 @@ fn pool() -> Pool {
     Pool::new(
         Client::new(server, "default"),
         "asya-system",
-        Fence::open(),
+        Fence::unrestricted(),
         Arc::default(),
         1,
         over_network(),

@@ -38,7 +38,7 @@ async fn sends_after(seconds: u32, sent: &AtomicUsize) -> Result<(), Fenced> {
 #[tokio::test(start_paused = true)]
 async fn closed_fence_makes_no_call() {
     let sent = AtomicUsize::new(0);
-    let closed_later = Fence::open();
+    let closed_later = Fence::unrestricted();
     closed_later.close();
     for fence in [Fence::closed(), closed_later] {
         assert_eq!(fence.guard(sends_after(0, &sent)).await, Err(Fenced));
@@ -50,7 +50,7 @@ async fn closed_fence_makes_no_call() {
 /// FW-16
 #[tokio::test(start_paused = true)]
 async fn draining_waits_for_the_writes_in_flight_and_admits_no_other() {
-    for fence in [Fence::open(), open_for(7)] {
+    for fence in [Fence::unrestricted(), open_for(7)] {
         let (start, sent) = (Instant::now(), AtomicUsize::new(0));
         let (first, ()) = tokio::join!(fence.guard(sends_after(3, &sent)), async {
             sleep(SECOND).await;
@@ -78,7 +78,7 @@ async fn draining_waits_for_the_writes_in_flight_and_admits_no_other() {
 #[tokio::test(start_paused = true)]
 async fn without_leader_election_everything_passes() {
     let sent = AtomicUsize::new(0);
-    let fence = Fence::open();
+    let fence = Fence::unrestricted();
     assert_eq!(fence.guard(sends_after(3600, &sent)).await, Ok(()));
     assert_eq!(sent.into_inner(), 1);
 }
@@ -139,7 +139,7 @@ async fn buffered_for(seconds: u32, fence: Fence) -> (io::Result<()>, Vec<u8>) {
 /// FW-11
 #[tokio::test(start_paused = true)]
 async fn connection_sends_nothing_after_the_deadline() {
-    let closed = Fence::open();
+    let closed = Fence::unrestricted();
     closed.close();
     for fence in [open_for(7), closed] {
         let (sent, received) = buffered_for(8, fence).await;
@@ -148,7 +148,12 @@ async fn connection_sends_nothing_after_the_deadline() {
     }
     let draining = open_for(7);
     draining.drain().await;
-    let open = [open_for(7), draining, Fence::open(), Fence::closed()];
+    let open = [
+        open_for(7),
+        draining,
+        Fence::unrestricted(),
+        Fence::closed(),
+    ];
     for (sent, received) in join_all(open.map(|fence| buffered_for(6, fence))).await {
         sent.expect("the leader writes, a follower reads");
         assert_eq!(received, b"PATCH");
@@ -158,7 +163,7 @@ async fn connection_sends_nothing_after_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn closing_permanently_ends_calls_in_flight() {
     let start = Instant::now();
-    let (fence, other) = (Fence::open(), Fence::closed());
+    let (fence, other) = (Fence::unrestricted(), Fence::closed());
     other.extend_until(start + 7 * SECOND);
     let calls = [&fence, &other].map(|fence| {
         let fence = fence.clone();
@@ -252,7 +257,7 @@ async fn connection_error_is_not_mistaken_for_the_fence() {
     let broken = service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, BoxError>("connection reset".into())
     });
-    let layer = FenceLayer::new(Fence::open(), Counter::default());
+    let layer = FenceLayer::new(Fence::unrestricted(), Counter::default());
     let client: Client = ClientBuilder::new(broken, "default")
         .with_layer(&layer)
         .build();

@@ -10,8 +10,10 @@ use crate::fault::Error;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
-use crate::reconcile::plan::order::{is_bindable, rolls_out, template_is_due, writes_handoff};
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
+use crate::reconcile::plan::step_conditions::{
+    is_bindable, rolls_out, template_is_due, writes_handoff,
+};
 use crate::record::ActorRecord;
 
 /// Executes the plan of an active binding whose queue is in this state.
@@ -36,7 +38,7 @@ pub(super) async fn apply_binding(
         let script = script.ensure(&context.config_maps, &key.namespace).await;
         match script {
             Ok(()) => {
-                active_outcome.bindable = is_bindable(&active_outcome.queue);
+                active_outcome.can_bind = is_bindable(&active_outcome.queue);
                 if template_is_due(&target.template, &active_outcome) {
                     let (step, params) = (target.template, target.template_params);
                     active_outcome.template = Box::new(template(context, key, step, params).await?);

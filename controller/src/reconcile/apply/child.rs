@@ -90,7 +90,7 @@ fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> (Arc<R
     let entry = inventory_entry(
         (&group, &kind),
         record.metadata(),
-        record.last(),
+        record.last_applied(),
         &desired.hash,
     );
     (record, entry)

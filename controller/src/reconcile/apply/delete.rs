@@ -72,7 +72,7 @@ pub(super) async fn delete(
                 fault: None,
                 deleted,
                 requeue,
-                acted: false,
+                changed_target: false,
             });
         }
         NextPhase::FinalStep { queues } => queues,

@@ -29,7 +29,7 @@ pub(super) struct TargetAnnotations<'a> {
     /// Whether to set the autoscaler handoff annotation; `None` keeps the current state.
     pub handoff: Option<bool>,
     /// The object that carries the handoff annotation, if there is one.
-    pub handoff_owner: Option<&'a ObjectRef>,
+    pub handoff_object: Option<&'a ObjectRef>,
 }
 
 /// Whether the object should carry the handoff annotation. To keep the current state, it is read past the cache, which
@@ -40,7 +40,7 @@ pub(super) async fn should_hand_off(
     object: &ObjectRef,
     annotations: TargetAnnotations<'_>,
 ) -> Result<bool, Error> {
-    if annotations.handoff.is_some() || annotations.handoff_owner != Some(object) {
+    if annotations.handoff.is_some() || annotations.handoff_object != Some(object) {
         return Ok(annotations.handoff.unwrap_or(false));
     }
     let body = read_body(context, namespace, object).await?;

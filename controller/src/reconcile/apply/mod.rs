@@ -10,7 +10,7 @@ pub mod evict;
 mod finalizer;
 mod foreign_fields;
 mod messages;
-mod orphaned_pods;
+mod predecessor_pods;
 mod probe;
 mod queue;
 mod remove_queue;
@@ -28,7 +28,7 @@ mod workload;
 
 use super::plan::decision::Plan;
 use super::plan::finalizers::Finalizers;
-use super::plan::order::checks_retired;
+use super::plan::step_conditions::checks_retired;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::{Outcome, QueueState};
@@ -76,7 +76,7 @@ pub async fn apply(
             fault: None,
             deleted: Vec::new(),
             requeue: Requeue::After(wait),
-            acted: false,
+            changed_target: false,
         },
         Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };

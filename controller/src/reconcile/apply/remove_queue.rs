@@ -11,7 +11,7 @@ use asya_shared::api::QueueStatus;
 use tracing::debug;
 
 use super::actor_queues::ActorQueues;
-use super::{messages, orphaned_pods};
+use super::{messages, predecessor_pods};
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
@@ -19,7 +19,7 @@ use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
+    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, after_unverified_removal,
     is_failure, is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
@@ -59,7 +59,7 @@ pub(super) async fn delete_queues(
         fault: blocker,
         deleted: Vec::new(),
         requeue,
-        acted: false,
+        changed_target: false,
     }))
 }
 
@@ -75,8 +75,8 @@ async fn delete_queue(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
-    let orphaned = &plan.orphaned_pods;
-    if let Some(pod) = orphaned_pods::find_consumer(context, actor, orphaned, transport).await? {
+    let orphaned = &plan.predecessor_pods;
+    if let Some(pod) = predecessor_pods::find_consumer(context, actor, orphaned, transport).await? {
         let remedy = match &actor.binds_to {
             None => "delete that pod's workload",
             Some(_) => "restart that pod, which removes the sidecar",
@@ -90,8 +90,8 @@ async fn delete_queue(
         return Ok(RemovalProgress::Done);
     }
     let queues = ActorQueues::new(context, actor, transport);
-    if removal.evidence == QueueEvidence::Possible {
-        return Ok(remove_possible_queue(&queues, queue).await);
+    if removal.evidence == QueueEvidence::MaybeCreated {
+        return Ok(remove_unverified_queue(&queues, queue).await);
     }
     remove_queue(&queues, plan, removal)
         .await
@@ -138,7 +138,7 @@ async fn remove_queue(
 
 /// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever
 /// was the actor's.
-async fn remove_possible_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
+async fn remove_unverified_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
     let (unrecorded, key) = (
         &queues.context.unrecorded_queues,
         &queues.actor.metadata.key,
@@ -152,7 +152,7 @@ async fn remove_possible_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) ->
         Err(error) if is_failure(error) => unrecorded.record_failure(key, queue),
         Ok(_) | Err(_) => 0,
     };
-    let progress = after_possible_removal(removed, failures);
+    let progress = after_unverified_removal(removed, failures);
     if progress == RemovalProgress::Done {
         unrecorded.remove(key, queue);
     }

@@ -29,10 +29,10 @@ pub(super) async fn check(
     let mut checked = RetiredQueues::default();
     let RetiredCheck {
         queues,
-        possible,
+        never_verified,
         known_pods,
     } = planned;
-    if queues.is_empty() && possible.is_empty() {
+    if queues.is_empty() && never_verified.is_empty() {
         return Ok(checked);
     }
     let wait = context.retired_queue_schedule.wait(key);
@@ -44,7 +44,7 @@ pub(super) async fn check(
         verify_unchanged(context, actor).await?;
         verify_pods_known(context, &actor.metadata.key, &known_pods).await?;
     }
-    let (count, mut sooner) = (queues.len() + possible.len(), None);
+    let (count, mut sooner) = (queues.len() + never_verified.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
             continue;
@@ -81,7 +81,7 @@ pub(super) async fn check(
             },
         }
     }
-    for queue in possible {
+    for queue in never_verified {
         if is_absent(context, actor, &queue).await {
             checked.forgettable.push(queue);
         }

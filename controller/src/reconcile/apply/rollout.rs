@@ -57,7 +57,7 @@ pub(super) async fn roll_out(
             let annotations = TargetAnnotations {
                 roll_value: Some(&value),
                 handoff,
-                handoff_owner: params.handoff_owner.as_ref(),
+                handoff_object: params.handoff_object.as_ref(),
             };
             let (namespace, roll) = (&key.namespace, &params.roll);
             let blocked =

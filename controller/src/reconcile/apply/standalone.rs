@@ -13,10 +13,10 @@ use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
 use crate::reconcile::plan::decision::StandalonePlan;
 use crate::reconcile::plan::drift;
-use crate::reconcile::plan::order::{
+use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
+use crate::reconcile::plan::step_conditions::{
     ends_after_queue, must_report_queue, removes_service_account, replaces_previous,
 };
-use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};

@@ -55,7 +55,7 @@ pub(super) async fn template(
             Ok(TemplateOutcome::GivenUp(fault))
         }
         (TemplateStep::NotDesired, _) => Ok(TemplateOutcome::NotDesired),
-        (TemplateStep::InPlace, _) => Ok(TemplateOutcome::InPlace),
+        (TemplateStep::Unchanged, _) => Ok(TemplateOutcome::Unchanged),
         (TemplateStep::Refuse(fault), _) => Ok(TemplateOutcome::Refused(fault)),
         (TemplateStep::Yield, _) => Ok(TemplateOutcome::Yielded),
         (TemplateStep::ClearStatus, _) => Ok(TemplateOutcome::GivenUp(None)),

@@ -25,7 +25,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::bound_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
-use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
+use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;

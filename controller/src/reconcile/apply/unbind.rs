@@ -19,7 +19,7 @@ pub(super) async fn unbind(
     params: &UnbindParams,
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
-    let (rolled, acted) = match step {
+    let (rolled, changed_target) = match step {
         UnbindStep::Done => {
             context.rollout_slots.forget(key);
             return Ok(None);
@@ -48,8 +48,8 @@ pub(super) async fn unbind(
         ),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod).await?;
-            let acted = matches!(evicted, RolloutOutcome::Requested(..));
-            (Some(evicted), acted)
+            let changed_target = matches!(evicted, RolloutOutcome::Requested(..));
+            (Some(evicted), changed_target)
         }
     };
     Ok(Some(match rolled {
@@ -59,7 +59,7 @@ pub(super) async fn unbind(
             let text = format!("{}: {manager} owns {}", conflict.object, conflict.field);
             blocked(&text, Requeue::After(CONFLICT_RETRY))
         }
-        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), acted),
+        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), changed_target),
     }))
 }
 
@@ -83,7 +83,7 @@ async fn give_up(
     let annotations = TargetAnnotations {
         roll_value: value,
         handoff: Some(false),
-        handoff_owner: None,
+        handoff_object: None,
     };
     write_annotations(
         context,
@@ -113,11 +113,11 @@ fn blocked(text: &str, requeue: Requeue) -> Outcome {
     still_deleting(Some(fault), requeue, false)
 }
 
-fn still_deleting(fault: Option<Fault>, requeue: Requeue, acted: bool) -> Outcome {
+fn still_deleting(fault: Option<Fault>, requeue: Requeue, changed_target: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),
         requeue,
-        acted,
+        changed_target,
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn ensure_workload(
     match written {
         Ok(Some(workload)) => {
             let (kind, desired) = (workload.kind.name(), &inputs.standalone.workload.applied);
-            let (metadata, last) = (&workload.metadata, &workload.last);
+            let (metadata, last) = (&workload.metadata, &workload.last_applied);
             let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
             outcome.applied.push(entry);
             outcome.workload = Some(workload);

@@ -34,7 +34,7 @@ pub struct ObservedBinding {
     /// Dry-run state of the pods; `None` if no dry run is made.
     pub probe: Option<ObservedProbe>,
     /// Resources that need limits in the namespace; `None` until its quotas have been listed.
-    pub limits: Option<Limits>,
+    pub limits: Option<ResourceNames>,
     /// State for a rollout of the pods; `None` if no rollout is considered.
     pub rollout: Option<ObservedRollout>,
     /// State that is left to clean up for an actor being deleted; `None` while that is unknown.
@@ -65,7 +65,7 @@ impl TemplateActor {
 }
 
 /// Resource names, such as `memory`.
-pub type Limits = BTreeSet<Box<str>>;
+pub type ResourceNames = BTreeSet<Box<str>>;
 
 /// Dry-run state of a target's pods.
 #[derive(Clone, Debug, Default)]

@@ -54,7 +54,7 @@ pub enum SidecarState {
     /// that a dry run has passed (SAFE-1).
     NotInjectedYet,
     /// The webhook injected the sidecar, but something removed it later.
-    Removed,
+    RemovedByOther,
 }
 
 /// Counts of a target's pods.
@@ -139,7 +139,7 @@ impl<'a> PodCounter<'a> {
     ) {
         if is_fixed_by_replacement(&reason) {
             let sidecar = match &*reason {
-                REMOVED_BY_OTHER => SidecarState::Removed,
+                REMOVED_BY_OTHER => SidecarState::RemovedByOther,
                 reason if WITHHELD.contains(&reason) => SidecarState::NotInjectedYet,
                 WEBHOOK_UNAVAILABLE | STARTED_BEFORE_BINDING if is_early(created, since) => {
                     SidecarState::NotInjectedYet
@@ -194,7 +194,8 @@ impl TargetPodCounts {
         hash: Option<&str>,
         since: Option<&Time>,
     ) -> Self {
-        let unmarked = |created: Option<&Time>| reason_without_annotation(strategy, created, since);
+        let unannotated =
+            |created: Option<&Time>| reason_without_annotation(strategy, created, since);
         let mut counter = PodCounter::default();
         for pod in &pods.labelled {
             if !counter.add_pod(&pod.metadata) {
@@ -202,7 +203,7 @@ impl TargetPodCounts {
             }
             counter.counted.injected_for_any_uid +=
                 i32::from(has_actor_hash(pod, actor_hash(hash)));
-            match labelled_pod_reason(pod, uid, unmarked) {
+            match labelled_pod_reason(pod, uid, unannotated) {
                 None => counter.add_injected(pod, hash),
                 Some(reason) => {
                     counter.add_uninjected(&pod.metadata, pod.created.as_ref(), since, reason);
@@ -211,7 +212,7 @@ impl TargetPodCounts {
         }
         for pod in &pods.uninjected {
             if counter.add_pod(&pod.metadata) {
-                let reason = uninjected_pod_reason(pod, unmarked);
+                let reason = uninjected_pod_reason(pod, unannotated);
                 counter.add_uninjected(&pod.metadata, pod.created.as_ref(), since, reason);
             }
         }
@@ -286,7 +287,7 @@ fn has_actor_hash(pod: &PodRecord, hash: Option<&str>) -> bool {
 fn labelled_pod_reason(
     pod: &PodRecord,
     uid: &str,
-    unmarked: impl Fn(Option<&Time>) -> &'static str,
+    unannotated: impl Fn(Option<&Time>) -> &'static str,
 ) -> Option<String> {
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
@@ -294,13 +295,13 @@ fn labelled_pod_reason(
         // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
         Some(_) => STARTED_BEFORE_BINDING,
         None => {
-            let uninjected = pod.unknown_origin.as_ref();
+            let uninjected = pod.label_of_unknown_origin.as_ref();
             let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
             let reported_reason = uninjected.and_then(|it| it.not_injected.as_deref());
             if opts_out {
                 OPTED_OUT
             } else {
-                reported_reason.unwrap_or_else(|| unmarked(pod.created.as_ref()))
+                reported_reason.unwrap_or_else(|| unannotated(pod.created.as_ref()))
             }
         }
     };
@@ -309,14 +310,14 @@ fn labelled_pod_reason(
 
 fn uninjected_pod_reason(
     pod: &UninjectedPodRecord,
-    unmarked: impl Fn(Option<&Time>) -> &'static str,
+    unannotated: impl Fn(Option<&Time>) -> &'static str,
 ) -> String {
     if pod.opts_out() {
         return OPTED_OUT.to_owned();
     }
     let reported_reason = pod.not_injected.as_deref();
     reported_reason
-        .unwrap_or_else(|| unmarked(pod.created.as_ref()))
+        .unwrap_or_else(|| unannotated(pod.created.as_ref()))
         .to_owned()
 }
 

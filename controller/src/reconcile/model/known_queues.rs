@@ -40,16 +40,16 @@ pub struct KnownQueues {
     pub retired: Vec<KnownQueue>,
     /// Queues that an earlier process may have created for an actor that is being deleted, on transports that it has
     /// left.
-    pub possible: Vec<QueueStatus>,
+    pub maybe_created: Vec<QueueStatus>,
 }
 
 impl KnownQueues {
     /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded`
     /// queues, which the operator has created and no status names, those that the actor no longer uses are retired; the
-    /// same goes for the `possible` ones, which it may have created.
+    /// same goes for the `maybe_created` ones, which it may have created.
     pub fn from_status(
         status: &AsyncActorStatus,
-        (unrecorded, possible): (&[QueueStatus], &[QueueStatus]),
+        (unrecorded, maybe_created): (&[QueueStatus], &[QueueStatus]),
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
         holder_of: impl Fn(&QueueStatus) -> Option<Key>,
@@ -76,17 +76,17 @@ impl KnownQueues {
             all.any(|it| it.is_same_queue(queue))
         };
         // No status shows that these are the actor's, so keep only what we may delete.
-        let forgotten = |queues: &[QueueStatus]| -> Vec<KnownQueue> {
-            let forgotten = queues.iter().filter(|queue| !is_known(queue)).map(known);
-            forgotten
+        let untracked = |queues: &[QueueStatus]| -> Vec<KnownQueue> {
+            let untracked = queues.iter().filter(|queue| !is_known(queue)).map(known);
+            untracked
                 .filter(|queue| queue.permission == DeletePermission::Allowed)
                 .collect()
         };
-        let possible = forgotten(possible).into_iter();
+        let maybe_created = untracked(maybe_created).into_iter();
         let retired = status.retired_queues.iter().map(known);
         Self {
-            possible: possible.map(|known| known.queue).collect(),
-            retired: retired.chain(forgotten(unrecorded)).collect(),
+            maybe_created: maybe_created.map(|known| known.queue).collect(),
+            retired: retired.chain(untracked(unrecorded)).collect(),
             desired: desired
                 .as_ref()
                 .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))

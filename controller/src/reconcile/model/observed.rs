@@ -19,7 +19,7 @@ use super::child::{Child, ChildOwnership};
 use super::known_queues::KnownQueues;
 use super::rollout::ObservedRollout;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::Sequence;
+use crate::broker::health::RecheckVersion;
 use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
@@ -62,10 +62,10 @@ pub struct Observed {
     /// Pods that an earlier actor of this name left: those of a workload of the other kind (FW-23), and those with the
     /// sidecar of an earlier binding. They may still consume from its queue, but say nothing about this actor's
     /// workload.
-    pub orphaned_pods: Vec<Arc<PodRecord>>,
+    pub predecessor_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// When this observation began. It does not clear queue rechecks that were requested later.
-    pub recheck_sequence: Sequence,
+    pub recheck_version: RecheckVersion,
     /// The queues that the actor has or had.
     pub queues: KnownQueues,
     /// The queue depth to report.
@@ -138,7 +138,7 @@ pub enum ObservedQueue {
     Checked(QueueCheck),
     /// Not known now, but verified earlier: the broker has not failed often enough in a row to report it (QUE-10), or
     /// it is slow and other calls are ahead of ours (OPS-22). Check again at the given time.
-    Unconfirmed(Requeue),
+    NotKnownNow(Requeue),
     /// The broker returned an error.
     Unknown(BrokerError),
 }
@@ -175,8 +175,8 @@ impl Observed {
     }
 
     /// The desired state of a bound actor, whose workload another controller creates.
-    pub fn bound(&self) -> Option<&DesiredBinding> {
-        self.desired.as_deref().ok()?.bound()
+    pub fn desired_binding(&self) -> Option<&DesiredBinding> {
+        self.desired.as_deref().ok()?.desired_binding()
     }
 
     /// The KEDA objects to apply, or why no trigger can be built for the queue yet; `None` while scaling is off.
@@ -193,7 +193,7 @@ impl Observed {
         let is_scaled = self
             .standalone()
             .is_some_and(|standalone| standalone.scaling.is_some());
-        is_scaled || self.bound().is_some_and(|bound| bound.scales)
+        is_scaled || self.desired_binding().is_some_and(|bound| bound.scales)
     }
 
     /// The target of a binding, once it is resolved.
@@ -220,7 +220,7 @@ impl Observed {
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
     /// Template makes no dry run, because the target's own controller replaces the pods.
     pub fn is_injection_verified(&self) -> bool {
-        let Some(bound) = self.bound() else {
+        let Some(bound) = self.desired_binding() else {
             return false;
         };
         if bound.strategy == BindingStrategy::Template {
@@ -235,7 +235,7 @@ impl Observed {
     /// Whether the webhook injects the sidecar into the target's pods, according to status; `None` with strategy
     /// Template or without a hash.
     pub fn probe_result(&self) -> Option<ProbeResult> {
-        let bound = self.bound()?;
+        let bound = self.desired_binding()?;
         let hash = actor_hash(bound.injected_hash.as_deref())?;
         let by_pod = bound.strategy == BindingStrategy::Pod;
         by_pod.then(|| ProbeResult::from_status(self.previous.injection.as_ref(), hash))
@@ -273,7 +273,7 @@ impl Observed {
 
     /// The pods that may consume from this actor's queues.
     pub fn consuming_pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
-        self.pods.iter().chain(&self.orphaned_pods)
+        self.pods.iter().chain(&self.predecessor_pods)
     }
 
     /// Whether existing pods already consume from the desired queue.
@@ -317,7 +317,7 @@ pub fn is_reconcile_once_done(actor: &ActorRecord, previous: &AsyncActorStatus) 
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueNameTaken {
     /// Whether it is the queue itself rather than only its dead letter queue.
-    pub covers_main_queue: bool,
+    pub concerns_main_queue: bool,
     /// Hash of the workload that would consume from it.
     pub workload_hash: Option<String>,
     /// Kind of that workload. Without our labels no watch shows it, so it is looked up by kind.

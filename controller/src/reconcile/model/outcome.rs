@@ -28,7 +28,7 @@ pub enum Outcome {
         /// When to requeue.
         requeue: Requeue,
         /// This reconcile gave up or changed our fields, or evicted a pod; the controller must react (BIND-43).
-        acted: bool,
+        changed_target: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
@@ -51,14 +51,14 @@ impl Outcome {
                 fault,
                 mut deleted,
                 requeue,
-                acted,
+                changed_target,
             } => {
                 deleted.extend(earlier);
                 Self::Deleting {
                     fault,
                     deleted,
                     requeue,
-                    acted,
+                    changed_target,
                 }
             }
             other => other,
@@ -112,7 +112,7 @@ pub struct ActiveOutcome {
     /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
     pub stopped: Option<Box<StoppedWorkloads>>,
     /// Everything a bound pod needs to start exists (BIND-3).
-    pub bindable: bool,
+    pub can_bind: bool,
     /// Dry-run state of the binding's pods.
     pub probe: Box<ProbeState>,
     /// Rollout state of the binding's existing pods.
@@ -229,7 +229,7 @@ pub enum QueueState {
     Created(ReadyQueue),
     /// Not known now, but it matched the spec when last observed: the broker does not answer (QUE-10), or it is slow
     /// and other calls are ahead of ours (OPS-22). Check again at the given time.
-    Unconfirmed(Requeue),
+    NotKnownNow(Requeue),
     /// Queues are not managed by the operator (QUE-12).
     Unmanaged,
     /// The queue cannot be used.
@@ -244,7 +244,7 @@ impl QueueState {
     /// When to requeue for a queue whose broker does not answer.
     pub fn requeue(&self) -> Option<Requeue> {
         match self {
-            Self::Unconfirmed(requeue) => Some(*requeue),
+            Self::NotKnownNow(requeue) => Some(*requeue),
             _ => None,
         }
     }
@@ -316,7 +316,7 @@ pub enum TemplateOutcome {
     NotChecked,
     /// Not desired by the spec.
     NotDesired,
-    InPlace,
+    Unchanged,
     /// Applied by this reconcile.
     Applied(TemplateStatus),
     /// Given up by this reconcile, with the reason if the spec still desires it.

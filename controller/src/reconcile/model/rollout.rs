@@ -25,7 +25,7 @@ pub struct ObservedRollout {
     /// Hash of the specs of all workloads of the target, to detect that one changed (ROLL-5).
     pub workload_specs_hash: String,
     /// Name of a `PodDisruptionBudget` that allows no disruption now.
-    pub budget: Option<String>,
+    pub blocking_pdb: Option<String>,
     /// Whether this target has, or can get, a rollout slot.
     pub has_slot: bool,
     /// Availability of the target's pods.
@@ -205,7 +205,7 @@ pub fn is_replacement(pod: &PodToReplace, previous: &RolloutStatus) -> bool {
     }
     // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the same
     // second as the request, count only those that the webhook has injected.
-    let was_injected = pod.sidecar == SidecarState::Removed;
+    let was_injected = pod.sidecar == SidecarState::RemovedByOther;
     let since = previous.since.as_ref().map(|it| it.0);
     since.is_some_and(|since| {
         created > since || (was_injected && created.as_second() == since.as_second())

@@ -16,7 +16,7 @@ pub enum TemplateHandoff {
         /// Another controller owns the workload and writes it, so none of our fields may stay in it.
         owned: bool,
         /// The older actor, which gets the pod template.
-        older_actor: OlderActor,
+        recipient: TemplateRecipient,
         /// A pod of the target without any sidecar; `None` if none can be constructed or none is needed.
         pod: Option<Value>,
     },
@@ -24,7 +24,7 @@ pub enum TemplateHandoff {
 
 /// The older actor that binds the target now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OlderActor {
+pub struct TemplateRecipient {
     pub uid: Box<str>,
     /// Whether new pods of the target get its sidecar.
     pub injects: bool,
@@ -34,7 +34,7 @@ pub struct OlderActor {
     pub verified_actor_hash: Option<String>,
 }
 
-impl OlderActor {
+impl TemplateRecipient {
     /// Reads the status of the actor with this UID and generation. Without a passed dry run, pods could come up without
     /// its sidecar first and restart twice (BIND-45). A status from an earlier version records no dry runs and counts
     /// as passed (SAFE-3).

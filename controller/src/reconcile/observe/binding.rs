@@ -18,7 +18,7 @@ use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
-    Limits, ObservedBinding, ObservedProbe, Resolved, TargetScaling,
+    ObservedBinding, ObservedProbe, Resolved, ResourceNames, TargetScaling,
 };
 use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::observed::DeletionSettings;
@@ -39,7 +39,7 @@ pub(super) async fn observe(
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
     };
-    let bound = desired.ok().and_then(Desired::bound);
+    let bound = desired.ok().and_then(Desired::desired_binding);
     if let Some(deletion) = deletion {
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
         return Ok(Some(ObservedBinding {
@@ -163,7 +163,7 @@ fn observe_probe(
     previous: &AsyncActorStatus,
     target: Result<&Resolved, &Fault>,
     counted: &TargetPodCounts,
-    limits: Option<&Limits>,
+    limits: Option<&ResourceNames>,
 ) -> Option<ObservedProbe> {
     let has_url = match target {
         Ok(resolved) => bound.has_url || resolved.target.server.url.is_some(),
@@ -254,8 +254,8 @@ async fn resolve_target(
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
-    if let Some(older_actor) = bindings.older_actor(key) {
-        return Ok(Some(Err(already_bound_fault(&target, &older_actor.name))));
+    if let Some(recipient) = bindings.recipient(key) {
+        return Ok(Some(Err(already_bound_fault(&target, &recipient.name))));
     }
     let Some(snapshot) = snapshot else {
         return Ok(Some(Err(Fault::until_change(

@@ -21,13 +21,13 @@ pub(super) fn desired_unless_name_taken(
     scaled: &[WorkloadKind],
 ) -> (Result<Arc<Desired>, Fault>, Option<QueueNameTaken>) {
     let desired = desired(&context.installation, actor, previous, scaled);
-    let Some(owner) = context.queue_claims.queue_name_holder(&actor.metadata.key) else {
+    let Some(owner) = context.queue_claims.other_holder(&actor.metadata.key) else {
         return (desired, None);
     };
     let desired = desired.ok();
     let standalone = desired.as_deref().and_then(Desired::standalone);
     let name_taken = QueueNameTaken {
-        covers_main_queue: owner.of_queue,
+        concerns_main_queue: owner.of_queue,
         workload_hash: standalone.map(|it| it.workload.applied.hash.clone()),
         kind: standalone.map(|it| it.kind),
     };

@@ -95,7 +95,7 @@ async fn read_state(
         },
     };
     if let Some(pod) = &rollout.probe_pod {
-        rollout.budget = exhausted_budget(context, key, pod).await?;
+        rollout.blocking_pdb = blocking_pdb(context, key, pod).await?;
     }
     Ok(rollout)
 }
@@ -159,11 +159,7 @@ async fn running_pod(
     Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()))
 }
 
-async fn exhausted_budget(
-    context: &Context,
-    key: &Key,
-    pod: &Value,
-) -> Result<Option<String>, Error> {
+async fn blocking_pdb(context: &Context, key: &Key, pod: &Value) -> Result<Option<String>, Error> {
     let api: Api<PodDisruptionBudget> = Api::namespaced(context.client.clone(), &key.namespace);
     let budgets = match api.list(&ListParams::default()).await {
         Ok(budgets) => budgets,

@@ -10,7 +10,7 @@ use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::model::binding::{Resolved, TemplateActor};
-use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
+use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::record::{ActorRecord, Key};
 
 /// Observes which actor's fields are in the target's pod template, and which of them are left to give up.
@@ -52,7 +52,7 @@ async fn observe_template_handoff(
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
     };
-    let Some(older) = bindings.older_actor(key) else {
+    let Some(older) = bindings.recipient(key) else {
         return Ok(None);
     };
     let state = bindings.read_target(&context.client, &target);
@@ -73,8 +73,8 @@ async fn observe_template_handoff(
     if !is_in_template {
         return Ok(Some(TemplateHandoff::Removed));
     }
-    let older_actor = older_actor(context, &older);
-    let pod = if older_actor.injects {
+    let recipient = recipient(context, &older);
+    let pod = if recipient.injects {
         pod_without_sidecar_of(context, actor, target).await?
     } else {
         None
@@ -82,7 +82,7 @@ async fn observe_template_handoff(
     Ok(Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: owner.is_some(),
-        older_actor,
+        recipient,
         pod,
     }))
 }
@@ -97,9 +97,9 @@ async fn observe_stale_fields(
 ) -> Result<Option<TemplateHandoff>, Error> {
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
-    let older_actor = OlderActor::from_status(actor_revision, previous, BindingStrategy::Pod);
+    let recipient = TemplateRecipient::from_status(actor_revision, previous, BindingStrategy::Pod);
     if resolved.other_template_actor(uid).is_none()
-        || !older_actor.injects
+        || !recipient.injects
         || actor.annotations.paused
     {
         return Ok(None);
@@ -108,7 +108,7 @@ async fn observe_stale_fields(
     Ok(Some(TemplateHandoff::InTemplate {
         workload: target.workload.clone(),
         owned: target.owner.is_some(),
-        older_actor,
+        recipient,
         pod: pod_without_sidecar_of(context, actor, target).await?,
     }))
 }
@@ -146,10 +146,10 @@ async fn pod_without_sidecar_of(
         .and_then(|(body, metadata)| pod_without_sidecar(&body, &metadata)))
 }
 
-fn older_actor(context: &Context, key: &Key) -> OlderActor {
+fn recipient(context: &Context, key: &Key) -> TemplateRecipient {
     let actor = context.stores.actors.get(key);
     let Some(actor) = actor.filter(|it| it.receives_messages()) else {
-        return OlderActor::default();
+        return TemplateRecipient::default();
     };
     let status = actor.decode_status();
     let spec = actor.spec.as_ref();
@@ -157,8 +157,8 @@ fn older_actor(context: &Context, key: &Key) -> OlderActor {
     match spec.as_ref().and_then(|spec| spec.mode().ok()) {
         Some(ModeSpec::Binding(binding)) => {
             let actor = (&*actor.metadata.uid, actor.generation);
-            OlderActor::from_status(actor, &status, binding.strategy)
+            TemplateRecipient::from_status(actor, &status, binding.strategy)
         }
-        _ => OlderActor::default(),
+        _ => TemplateRecipient::default(),
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::queue::classify_failure;
 use super::unbinding;
 use super::{
-    binding, desired_kind, drain, known_queues, may_have_moved, pods_of, possible_queues,
+    binding, desired_kind, drain, known_queues, may_have_moved, maybe_created_queues, pods_of,
     scaled_kinds, split_pods,
 };
 use crate::binding::{KindAvailability, LabelledPods};
@@ -43,7 +43,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
         queue
     };
     let is_tolerated =
-        |queue: ObservedQueue| matches!(queue, ObservedQueue::Unconfirmed(Requeue::Backoff));
+        |queue: ObservedQueue| matches!(queue, ObservedQueue::NotKnownNow(Requeue::Backoff));
     for _ in 0..2 {
         assert!(is_tolerated(observe(true, silent())));
     }
@@ -53,7 +53,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
             "third and later failures"
         );
     }
-    rechecks.clear(&key, rechecks.sequence());
+    rechecks.clear(&key, rechecks.version());
     assert!(
         is_tolerated(observe(true, silent())),
         "an answer resets the count"
@@ -104,7 +104,7 @@ fn desired_queue_of_which_no_status_tells_may_exist() {
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
         let desired = observed.desired.as_ref().unwrap();
         let (actor, previous) = (&observed.actor, &observed.previous);
-        let possible = possible_queues(desired, actor, previous, &transports);
+        let possible = maybe_created_queues(desired, actor, previous, &transports);
         let names: Vec<_> = possible.iter().map(|(it, _)| &*it.name).collect();
         let expected = if is_possible { vec!["asya-a"] } else { vec![] };
         assert_eq!(names, expected, "{status}");
@@ -156,7 +156,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
             let (queue, failure) = classify_failure(0, verified, full);
             assert_eq!(failure, None, "nothing is wrong with the queue");
             assert!(
-                matches!(queue, ObservedQueue::Unconfirmed(Requeue::After(after)) if after == wait),
+                matches!(queue, ObservedQueue::NotKnownNow(Requeue::After(after)) if after == wait),
                 "{queue:?}"
             );
         }
@@ -165,7 +165,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
         assert_eq!(failure, None, "nothing is wrong with the queue");
         assert!(matches!(
             queue,
-            ObservedQueue::Unconfirmed(Requeue::After(_))
+            ObservedQueue::NotKnownNow(Requeue::After(_))
         ));
     }
 }
@@ -176,7 +176,7 @@ async fn workload_of_a_conflicting_actor_is_looked_up_by_the_kind_in_its_spec() 
     let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
     let fault = Fault::until_change(Reason::QueueConflict, "taken");
     let name_taken = |kind| QueueNameTaken {
-        covers_main_queue: true,
+        concerns_main_queue: true,
         workload_hash: None,
         kind,
     };

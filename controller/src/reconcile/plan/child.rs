@@ -39,11 +39,11 @@ pub fn plan_child<R: AppliedRecord>(
         (Child::Ours(child), Some(desired)) => {
             let applied = recorded(inventory, &R::Kind::kind(&()), &child.metadata().key.name);
             let is_as_desired =
-                |entry| is_unchanged(entry, child.metadata(), child.last(), &desired.hash);
+                |entry| is_unchanged(entry, child.metadata(), child.last_applied(), &desired.hash);
             if applied.is_some_and(is_as_desired) {
                 ChildStep::Keep
             } else {
-                let take_over = child.last().go_operator_entry;
+                let take_over = child.last_applied().go_operator_entry;
                 ChildStep::Apply { take_over }
             }
         }
@@ -90,7 +90,7 @@ impl ChildUpdate {
         Self {
             uid: metadata.uid.clone(),
             previous_owner: metadata.other_owner(&actor.metadata.uid).map(Into::into),
-            take_over: existing.last().go_operator_entry,
+            take_over: existing.last_applied().go_operator_entry,
         }
     }
 }

@@ -43,7 +43,7 @@ pub struct Deletion {
     /// `None` if no pod matters to it.
     pub known_pods: Option<Vec<Arc<PodRecord>>>,
     /// Pods that an earlier actor of this name left, and that may receive from the queue.
-    pub orphaned_pods: Vec<Arc<PodRecord>>,
+    pub predecessor_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
@@ -83,7 +83,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
             QueueMessages::Delete
         },
         known_pods: known_pods.cloned(),
-        orphaned_pods: observed.orphaned_pods.clone(),
+        predecessor_pods: observed.predecessor_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
         ignores_workload_pods: actor.binds_to.is_none(),
@@ -189,7 +189,7 @@ pub enum QueueEvidence {
     Desired,
     /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well.
     /// The deletion does not wait for its broker.
-    Possible,
+    MaybeCreated,
 }
 
 impl Deletion {
@@ -369,8 +369,8 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
         };
         (queue, evidence)
     });
-    let possible = observed.queues.possible.iter();
-    let all = known.chain(possible.map(|queue| (queue, QueueEvidence::Possible)));
+    let maybe_created = observed.queues.maybe_created.iter();
+    let all = known.chain(maybe_created.map(|queue| (queue, QueueEvidence::MaybeCreated)));
     all.map(|(queue, evidence)| QueueRemoval {
         queue: queue.clone(),
         evidence,

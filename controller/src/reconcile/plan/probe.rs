@@ -112,7 +112,9 @@ impl ProbeParams {
     pub fn new(observed: &Observed) -> Self {
         let has_all_pods = has_all_pods(observed);
         let previous = &observed.previous;
-        let hash = observed.bound().and_then(|it| it.injected_hash.as_deref());
+        let hash = observed
+            .desired_binding()
+            .and_then(|it| it.injected_hash.as_deref());
         let pod = observed.probe_pod();
         let injection = previous.injection.as_ref();
         let probe_result_since = injection.and_then(|it| it.since.as_ref()).map(|it| it.0);

@@ -28,7 +28,7 @@ pub fn is_removable(observed: Result<QueueObservation, BrokerError>) -> Result<b
             queue.check,
             QueueCheck::Ready(_)
                 | QueueCheck::Drifted
-                | QueueCheck::Untagged
+                | QueueCheck::NotClaimedYet
                 | QueueCheck::NotFound
         )),
         Err(BrokerError::QueueNameTaken(_)) => Ok(false),
@@ -50,7 +50,7 @@ pub enum AfterRemoval {
 /// Whether a queue that status does not name was kept only because it has no owner tag. The reconcile that created it
 /// may have been interrupted, so tag it, and delete it only if it is empty, as it may be foreign.
 pub fn is_untagged(removed: &DeleteIfEmptyOutcome) -> bool {
-    *removed == DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged)
+    *removed == DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag)
 }
 
 /// Decides for a queue.
@@ -66,7 +66,7 @@ pub fn after_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
 /// Decides for an untagged queue that was tagged and then deleted if empty.
 pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
-        DeleteIfEmptyOutcome::InUse => AfterRemoval::Leave(DeletionRefusal::Untagged),
+        DeleteIfEmptyOutcome::InUse => AfterRemoval::Leave(DeletionRefusal::NoOwnerTag),
         removed => after_removal(removed),
     }
 }
@@ -82,7 +82,7 @@ pub fn is_failure(error: &BrokerError) -> bool {
 
 /// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has
 /// failed, including this time.
-pub fn after_possible_removal(
+pub fn after_unverified_removal(
     removed: Result<DeleteIfEmptyOutcome, BrokerError>,
     failures: u32,
 ) -> RemovalProgress {
@@ -104,8 +104,8 @@ mod tests {
     use asya_shared::transport::ownership::DeletionRefusal;
 
     use super::{
-        AfterRemoval, RemovalProgress, after_possible_removal, after_removal, after_tagged_removal,
-        is_failure, is_removable, is_untagged,
+        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal,
+        after_unverified_removal, is_failure, is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -115,10 +115,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let later = || DeleteIfEmptyOutcome::Recheck(second);
         let recheck = || AfterRemoval::Wait(RemovalProgress::Recheck(second));
-        let untagged = || DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged);
+        let untagged = || DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag);
         for (removed, expected) in [
             (DeleteIfEmptyOutcome::Deleted, AfterRemoval::DeadLetters),
-            (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
+            (untagged(), AfterRemoval::Leave(DeletionRefusal::NoOwnerTag)),
             (
                 DeleteIfEmptyOutcome::InUse,
                 AfterRemoval::Wait(RemovalProgress::InUse),
@@ -132,9 +132,9 @@ mod tests {
             (DeleteIfEmptyOutcome::Deleted, AfterRemoval::DeadLetters),
             (
                 DeleteIfEmptyOutcome::InUse,
-                AfterRemoval::Leave(DeletionRefusal::Untagged),
+                AfterRemoval::Leave(DeletionRefusal::NoOwnerTag),
             ),
-            (untagged(), AfterRemoval::Leave(DeletionRefusal::Untagged)),
+            (untagged(), AfterRemoval::Leave(DeletionRefusal::NoOwnerTag)),
             (later(), recheck()),
         ] {
             assert_eq!(after_tagged_removal(removed), expected);
@@ -148,7 +148,7 @@ mod tests {
             let depth = None;
             is_removable(Ok(QueueObservation { check, depth })).unwrap()
         };
-        assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::Untagged));
+        assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::NotClaimedYet));
         assert!(may_be_deleted(QueueCheck::NotFound));
         let (desired, found) = ("durable=true".to_owned(), "durable=false".to_owned());
         assert!(!may_be_deleted(QueueCheck::Mismatch { desired, found }));
@@ -161,7 +161,7 @@ mod tests {
     fn queue_that_only_may_exist_holds_the_deletion_neither_for_messages_nor_for_a_broker_that_is_down()
      {
         let second = Duration::from_secs(1);
-        let untagged = DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::Untagged);
+        let untagged = DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag);
         for (removed, expected) in [
             (DeleteIfEmptyOutcome::Deleted, RemovalProgress::Done),
             (untagged, RemovalProgress::Done),
@@ -171,12 +171,12 @@ mod tests {
                 RemovalProgress::Recheck(second),
             ),
         ] {
-            assert_eq!(after_possible_removal(Ok(removed), 9), expected);
+            assert_eq!(after_unverified_removal(Ok(removed), 9), expected);
         }
         let after = |failures| {
             let silent = BrokerError::Unreachable("no answer".to_owned());
             assert!(is_failure(&silent));
-            after_possible_removal(Err(silent), failures)
+            after_unverified_removal(Err(silent), failures)
         };
         assert!(matches!(after(1), RemovalProgress::Recheck(_)));
         assert!(matches!(after(2), RemovalProgress::Recheck(_)));

@@ -17,7 +17,7 @@ pub struct RetiredCheck {
     pub queues: Vec<QueueStatus>,
     /// Queues that no status has named as verified, and so may never have been created. While pods may consume from
     /// them, they are only looked up.
-    pub possible: Vec<QueueStatus>,
+    pub never_verified: Vec<QueueStatus>,
     /// The actor's pods, which do not consume from the queues to delete.
     pub known_pods: Vec<Arc<PodRecord>>,
 }
@@ -39,7 +39,7 @@ pub fn plan_check(observed: &Observed) -> RetiredCheck {
     } else {
         queues.retain(|queue| queue.verified_hash.is_none() && queue.url.is_none());
         RetiredCheck {
-            possible: queues,
+            never_verified: queues,
             ..RetiredCheck::default()
         }
     }
@@ -78,7 +78,7 @@ fn all_pods_current(observed: &Observed) -> bool {
 /// Whether every sidecar consumes from the current queue, which its actor hash identifies (ROLL-8). A terminating pod
 /// may still consume.
 fn all_sidecars_current(observed: &Observed) -> bool {
-    let (Some(bound), Some(binding)) = (observed.bound(), &observed.binding) else {
+    let (Some(bound), Some(binding)) = (observed.desired_binding(), &observed.binding) else {
         return false;
     };
     let Some(pods) = &binding.pods else {

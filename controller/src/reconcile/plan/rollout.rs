@@ -45,7 +45,11 @@ pub(super) fn plan_rollout(
     history: Option<&ContentionHistory<'_>>,
     now: Timestamp,
 ) -> Option<RolloutDecision> {
-    let (bound, rollout, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
+    let (bound, rollout, resolved) = (
+        observed.desired_binding()?,
+        observed.rollout()?,
+        observed.resolved()?,
+    );
     let counts = &rollout.pod_counts;
     if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
         return None;
@@ -69,7 +73,7 @@ pub(super) fn plan_rollout(
     Some(decide(&RolloutInputs {
         rollout_policy: bound.rollout,
         roll_now,
-        bound: observed.previous.bound_since.is_some(),
+        in_effect: observed.previous.bound_since.is_some(),
         has_url: bound.has_url || target.server.url.is_some(),
         desired_hash: if roll_now {
             hash
@@ -88,7 +92,7 @@ pub(super) fn plan_rollout(
             .any(|warning| warning.reason == unknown),
         objects: &rollout.objects,
         workload_specs_hash: &rollout.workload_specs_hash,
-        budget: rollout.budget.as_deref(),
+        blocking_pdb: rollout.blocking_pdb.as_deref(),
         has_slot: rollout.has_slot,
         previous: observed.previous.rollout.as_ref(),
         contention: &contention,
@@ -100,7 +104,7 @@ pub(super) fn plan_rollout(
 
 /// Decides the next step of the rollout of one target.
 pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
-    if !inputs.bound || !inputs.has_url {
+    if !inputs.in_effect || !inputs.has_url {
         return RolloutDecision::NotNeeded;
     }
     if inputs.outdated.is_empty() {
@@ -214,7 +218,7 @@ fn annotate(
         ));
     }
     if let Some(budget) = inputs
-        .budget
+        .blocking_pdb
         .filter(|_| inputs.objects.iter().any(|it| it.reduces_ready))
     {
         return RolloutDecision::wait(format!(

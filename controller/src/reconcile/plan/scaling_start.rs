@@ -83,7 +83,7 @@ pub fn blocked_by(inputs: &ScalingStartInputs) -> Option<&'static str> {
 
 /// [`blocked_by`] for the observed state.
 pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'static str> {
-    let bound = observed.bound()?;
+    let bound = observed.desired_binding()?;
     let previous = &observed.previous;
     let since = previous.bound_since.as_ref();
     let pods = binding.pods.as_ref().filter(|_| since.is_some());

@@ -47,15 +47,16 @@ fn consumes_others_messages(observed: &Observed) -> bool {
     };
     let is_for_taken_queue = |workload: &Arc<WorkloadRecord>| {
         name_taken.workload_hash.is_some()
-            && workload.last.hash.as_deref() == name_taken.workload_hash.as_deref()
+            && workload.last_applied.hash.as_deref() == name_taken.workload_hash.as_deref()
     };
     match &observed.queues.verified {
         Some(verified) if matches!(verified.permission, DeletePermission::HeldBy(_)) => true,
         Some(_) => {
-            name_taken.covers_main_queue && observed.workload.ours().is_some_and(is_for_taken_queue)
+            name_taken.concerns_main_queue
+                && observed.workload.ours().is_some_and(is_for_taken_queue)
         }
         // Status names no queue, as after a migration from the Go operator.
-        None => name_taken.covers_main_queue,
+        None => name_taken.concerns_main_queue,
     }
 }
 

@@ -51,7 +51,7 @@ pub enum TemplateStep {
     #[default]
     NotDesired,
     /// Nothing: they are in place.
-    InPlace,
+    Unchanged,
     Apply,
     /// Give up our fields of this workload, with a fault unless the spec requests that.
     GiveUp(ObjectRef, Option<Fault>),
@@ -109,7 +109,7 @@ pub(super) fn plan_template(
     {
         return Some(plan_template_handoff(template_handoff));
     }
-    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
@@ -139,25 +139,25 @@ fn plan_template_handoff(template_handoff: &TemplateHandoff) -> TemplateStep {
     let TemplateHandoff::InTemplate {
         workload,
         owned,
-        older_actor,
+        recipient,
         pod,
     } = template_handoff
     else {
         return TemplateStep::ClearStatus;
     };
-    let overwrites = older_actor.uses_template && !owned;
-    if !older_actor.injects || overwrites {
+    let overwrites = recipient.uses_template && !owned;
+    if !recipient.injects || overwrites {
         return TemplateStep::AwaitOther(HANDOFF_RECHECK);
     }
-    match (&older_actor.verified_actor_hash, pod) {
+    match (&recipient.verified_actor_hash, pod) {
         // The webhook may not have observed the older actor's status yet.
-        (Some(actor_hash), Some(pod)) if !older_actor.uses_template => {
+        (Some(actor_hash), Some(pod)) if !recipient.uses_template => {
             let Ok(pod) = serde_json::from_value(pod.clone()) else {
                 return TemplateStep::AwaitOther(HANDOFF_RECHECK);
             };
             let probe = HandoffProbe {
                 pod,
-                uid: older_actor.uid.clone(),
+                uid: recipient.uid.clone(),
                 actor_hash: actor_hash.clone(),
             };
             TemplateStep::HandOff(workload.clone(), probe)
@@ -217,7 +217,7 @@ pub fn decide(inputs: &TemplateInputs<'_>) -> TemplateStep {
         has_desired_value: is_same && intact && is_same_spec,
     };
     match inputs.contention.decide(view, &revision, inputs.now) {
-        FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::InPlace,
+        FieldDecision::Keep | FieldDecision::AwaitReset(_) => TemplateStep::Unchanged,
         FieldDecision::Write => TemplateStep::Apply,
         FieldDecision::RecordConflict => TemplateStep::RecordConflict,
         FieldDecision::Wait(wait) => TemplateStep::Wait(wait),

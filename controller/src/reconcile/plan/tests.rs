@@ -102,7 +102,7 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
         ),
         (ObservedQueue::Verified, "mq", QueueStep::Keep(None)),
         (
-            ObservedQueue::Unconfirmed(Requeue::Backoff),
+            ObservedQueue::NotKnownNow(Requeue::Backoff),
             "mq",
             QueueStep::Await(Requeue::Backoff),
         ),
@@ -226,7 +226,7 @@ fn recorded(mut observed: Observed, object: &Value) -> Observed {
             .standalone()
             .map(|standalone| standalone.workload.applied.hash.clone()),
         fingerprint: workload(&deployment(&observed))
-            .last
+            .last_applied
             .fingerprint
             .map(|fingerprint| fingerprint.to_string()),
         ..InventoryEntry::default()

@@ -114,7 +114,7 @@ impl WorkloadInputs<'_> {
     }
 
     fn update(&self, workload: &WorkloadRecord) -> WorkloadStep {
-        let take_over = workload.last.go_operator_entry;
+        let take_over = workload.last_applied.go_operator_entry;
         let owned = workload.owns_replicas || take_over.is_some();
         WorkloadStep::Update(WorkloadUpdate {
             previous_owner: workload
@@ -142,9 +142,9 @@ impl WorkloadInputs<'_> {
         let hash = &self.standalone.workload.applied.hash;
         (workload.owns_replicas || !self.enforces_replicas())
             && !self.takes_over_kubectl_helm_fields(workload)
-            && self
-                .applied
-                .is_some_and(|entry| is_unchanged(entry, &workload.metadata, &workload.last, hash))
+            && self.applied.is_some_and(|entry| {
+                is_unchanged(entry, &workload.metadata, &workload.last_applied, hash)
+            })
     }
 }
 

@@ -169,7 +169,7 @@ fn bound_since(
         ),
         Some(Ok(_)) | None => false,
     };
-    let can_bind = outcome.bindable && binding.target.is_some();
+    let can_bind = outcome.can_bind && binding.target.is_some();
     // Second precision, like the creation time of pods.
     let now = to_the_second(now);
     match previous {

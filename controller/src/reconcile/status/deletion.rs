@@ -42,7 +42,7 @@ pub(super) fn deletion_report(
     now: Timestamp,
 ) -> Option<Report> {
     let none = Blocked::default();
-    let (blocked, deleted, acted, requeue) = match outcome {
+    let (blocked, deleted, changed_target, requeue) = match outcome {
         Outcome::Finalized | Outcome::Active(_) => return None,
         // Written once, when the deletion begins.
         Outcome::DeletionUnknown(requeue)
@@ -59,10 +59,10 @@ pub(super) fn deletion_report(
             fault,
             deleted,
             requeue,
-            acted,
+            changed_target,
         } => {
             let blocked = Blocked::from_fault(fault.as_ref());
-            (blocked, &deleted[..], *acted, *requeue)
+            (blocked, &deleted[..], *changed_target, *requeue)
         }
         Outcome::DeletionBlocked { fault, .. } => {
             let other = Some(fault);
@@ -70,7 +70,7 @@ pub(super) fn deletion_report(
         }
     };
     Some(Report {
-        status: deletion_status(observed, &blocked, deleted, acted, now),
+        status: deletion_status(observed, &blocked, deleted, changed_target, now),
         requeue,
         events: Vec::new(),
     })
@@ -81,7 +81,7 @@ pub(super) fn deletion_status(
     observed: &Observed,
     blocked: &Blocked<'_>,
     deleted: &[&str],
-    acted: bool,
+    changed_target: bool,
     now: Timestamp,
 ) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
@@ -89,7 +89,7 @@ pub(super) fn deletion_status(
         observed_generation: Some(observed.actor.generation),
         ..observed.previous.clone()
     };
-    if acted {
+    if changed_target {
         status.rollout = Some(last_action_status(observed, now));
     }
     if observed.binding.is_some() {

@@ -44,7 +44,7 @@ fn running(observed: &Observed) -> ActiveOutcome {
         applied: vec![inventory_entry(
             ("apps", "Deployment"),
             &workload_record.metadata,
-            &workload_record.last,
+            &workload_record.last_applied,
             &hash.unwrap_or_default(),
         )],
         workload: Some(workload_record),
@@ -344,7 +344,7 @@ fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
                 fault,
                 deleted: Vec::new(),
                 requeue: Requeue::AwaitChange,
-                acted: false,
+                changed_target: false,
             },
             at("2026-01-01T00:02:00Z"),
         )
@@ -420,9 +420,9 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     };
     // The look at the queue got its turn, its creation did not.
     observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
-    let status = report(&observed, outcome(QueueState::Unconfirmed(requeue))).status;
+    let status = report(&observed, outcome(QueueState::NotKnownNow(requeue))).status;
     assert_eq!(status.status, Some(State::Creating));
-    let waiting = Outcome::Active(outcome(QueueState::Unconfirmed(requeue)));
+    let waiting = Outcome::Active(outcome(QueueState::NotKnownNow(requeue)));
     let wait = |observed: &Observed, status: &AsyncActorStatus, time| {
         write_delay::delay(observed, &waiting, status, at(time))
     };

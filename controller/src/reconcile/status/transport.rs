@@ -97,7 +97,7 @@ fn transport_condition(
 fn is_unchanged(outcome: &ActiveOutcome) -> bool {
     matches!(
         outcome.queue,
-        QueueState::NotChecked | QueueState::Unconfirmed(_)
+        QueueState::NotChecked | QueueState::NotKnownNow(_)
     )
 }
 

@@ -38,7 +38,7 @@ fn of_new_actor(
     // The creation of the queue waits for its turn as well as the look at it.
     let waits = matches!(
         outcome,
-        Outcome::Active(active) if matches!(active.queue, QueueState::Unconfirmed(_))
+        Outcome::Active(active) if matches!(active.queue, QueueState::NotKnownNow(_))
     );
     let is_creating = status.status == Some(State::Creating);
     let created = observed.actor.created.as_ref()?.0;

@@ -14,7 +14,7 @@ use crate::binding::lost_scaled_objects::LostScaledObjects;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::{QueueRechecks, Sequence};
+use crate::broker::health::{QueueRechecks, RecheckVersion};
 use crate::broker::http_client::over_network;
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
@@ -109,7 +109,7 @@ pub(crate) fn context_of(client: kube::Client) -> Context {
     let brokers = Brokers::new(
         client.clone(),
         &runtime_namespace,
-        Fence::open(),
+        Fence::unrestricted(),
         Arc::clone(&metrics),
         1,
         over_network(),
@@ -202,7 +202,11 @@ pub(crate) fn verified_status() -> Value {
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
     });
     let unverified = observed(&actor(&json!({}), &spec, &json!({})));
-    let hash = unverified.bound().unwrap().injected_hash.as_deref();
+    let hash = unverified
+        .desired_binding()
+        .unwrap()
+        .injected_hash
+        .as_deref();
     json!({
         "boundSince": "1970-01-01T00:00:00Z", "observedGeneration": 2,
         "injection": {"proved": actor_hash(hash)},
@@ -227,7 +231,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         queue_name_taken: None,
         deletion: DeletionSettings::of(&actor),
         drain: None,
-        recheck_sequence: Sequence::default(),
+        recheck_version: RecheckVersion::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::NotFound,
@@ -244,7 +248,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         },
         known_pods: Vec::new(),
         pods: Vec::new(),
-        orphaned_pods: Vec::new(),
+        predecessor_pods: Vec::new(),
         binding: None,
         queue: ObservedQueue::NotQueried,
         depth: ReportedDepth::Unchanged,

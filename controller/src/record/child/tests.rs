@@ -28,8 +28,8 @@ fn record_changes_with_the_fields_we_own() {
         }))
     };
     let original = with(json!({"f:spec": {"f:secretTargetRef": {}}}));
-    assert_eq!(original.last.hash.as_deref(), Some("h"));
-    assert!(original.last.fingerprint.is_some());
+    assert_eq!(original.last_applied.hash.as_deref(), Some("h"));
+    assert!(original.last_applied.fingerprint.is_some());
     assert_ne!(original, with(json!({"f:metadata": {"f:labels": {}}})));
 }
 

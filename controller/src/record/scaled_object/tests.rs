@@ -46,8 +46,8 @@ fn record_holds_target_hpa_and_owned_fields() {
         ("apps", "StatefulSet", "a")
     );
     assert_eq!(record.hpa_name.as_deref(), Some("keda-hpa-a"));
-    assert_eq!(record.last.hash.as_deref(), Some("h"));
-    assert!(record.last.fingerprint.is_some());
+    assert_eq!(record.last_applied.hash.as_deref(), Some("h"));
+    assert!(record.last_applied.fingerprint.is_some());
     assert_eq!((record.ready, record.paused), (KedaReady::True, false));
 }
 

@@ -40,9 +40,9 @@ pub struct BoundActor {
 #[derive(Debug, PartialEq)]
 pub enum InjectionState {
     /// Pods are injected according to this plan.
-    Active(Box<BoundPlan>),
+    InEffect(Box<BoundPlan>),
     /// Pods are admitted unchanged, for this reason.
-    Inactive(InjectionReason),
+    NotInEffect(InjectionReason),
     /// The spec or the transport is unusable; the text says what to do about it.
     Unusable(String),
 }
@@ -87,10 +87,10 @@ impl BoundActor {
         };
         let state = state(inputs, binding.strategy)?;
         let probe_result = match &state {
-            InjectionState::Active(plan) => {
+            InjectionState::InEffect(plan) => {
                 ProbeResult::from_status(inputs.injection, &plan.hash().actor)
             }
-            InjectionState::Inactive(_) | InjectionState::Unusable(_) => ProbeResult::Verified,
+            InjectionState::NotInEffect(_) | InjectionState::Unusable(_) => ProbeResult::Verified,
         };
         Some(Self {
             namespace: inputs.namespace.to_owned(),
@@ -125,8 +125,8 @@ impl BoundActor {
     #[must_use]
     pub fn plan(&self) -> Option<&BoundPlan> {
         match &self.state {
-            InjectionState::Active(plan) => Some(plan),
-            InjectionState::Inactive(_) | InjectionState::Unusable(_) => None,
+            InjectionState::InEffect(plan) => Some(plan),
+            InjectionState::NotInEffect(_) | InjectionState::Unusable(_) => None,
         }
     }
 
@@ -144,15 +144,15 @@ impl fmt::Display for BoundActor {
 }
 
 fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<InjectionState> {
-    let inactive = |reason| Some(InjectionState::Inactive(reason));
+    let not_in_effect = |reason| Some(InjectionState::NotInEffect(reason));
     if inputs.deleting {
-        return inactive(InjectionReason::ActorDeleting);
+        return not_in_effect(InjectionReason::ActorDeleting);
     }
     if !inputs.bound {
-        return inactive(InjectionReason::NotBoundYet);
+        return not_in_effect(InjectionReason::NotBoundYet);
     }
     if strategy == BindingStrategy::Template {
-        return inactive(InjectionReason::StrategyTemplate);
+        return not_in_effect(InjectionReason::StrategyTemplate);
     }
     let broken = check(&Subject {
         name: inputs.name,
@@ -184,5 +184,5 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<Injectio
     let plan = plan
         .for_target(inputs.resolved)
         .with_limits(limits, &inputs.settings.sidecar_resources);
-    Some(InjectionState::Active(Box::new(plan)))
+    Some(InjectionState::InEffect(Box::new(plan)))
 }

@@ -60,8 +60,8 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         warnings,
     };
     let plan = match &actor.state {
-        InjectionState::Active(plan) => plan,
-        InjectionState::Inactive(reason) => return answer(*reason, Action::Allow, Vec::new()),
+        InjectionState::InEffect(plan) => plan,
+        InjectionState::NotInEffect(reason) => return answer(*reason, Action::Allow, Vec::new()),
         InjectionState::Unusable(why) => {
             return skip_or_deny(actor, pod, InjectionReason::ActorUnusable, why);
         }
@@ -86,10 +86,12 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         return skip_or_deny(actor, pod, InjectionReason::SpecConflict, &why);
     }
     let hash = plan.hash.to_string();
-    let is_same = !existing.has_no_container()
+    let is_already_injected = !existing.has_no_container()
         && pod.annotation(annotation::INJECTED_BY) == Some(&plan.uid)
         && pod.annotation(annotation::INJECTED_HASH) == Some(&hash);
-    let Some(properties) = PodProperties::from_pod(pod, plan, is_same.then_some(&existing)) else {
+    let Some(properties) =
+        PodProperties::from_pod(pod, plan, is_already_injected.then_some(&existing))
+    else {
         let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                    spec.runtime.targetURL of the actor";
         return skip_or_deny(actor, pod, InjectionReason::TargetUrlUnknown, why);
@@ -97,7 +99,14 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     if let Some((reason, why)) = withheld_by_probe(actor, pod, &existing) {
         return skip_or_deny(actor, pod, reason, &why);
     }
-    let patch = patch(pod, plan, &properties, &existing, is_same, &hash);
+    let patch = patch(
+        pod,
+        plan,
+        &properties,
+        &existing,
+        is_already_injected,
+        &hash,
+    );
     let mut warnings = Vec::new();
     let grace = pod.spec.termination_grace_period_seconds;
     if grace.is_some_and(|it| it < i64::from(plan.grace_seconds)) {
@@ -106,7 +115,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
              timeout.gracefulShutdown, so a message may be interrupted; raise it in the pod template"
         ));
     }
-    let reason = match (is_same, existing.has_no_container()) {
+    let reason = match (is_already_injected, existing.has_no_container()) {
         (true, _) if patch.is_empty() => InjectionReason::AlreadyInjected,
         (true, _) => InjectionReason::Restored,
         (false, true) => InjectionReason::Injected,
@@ -224,7 +233,7 @@ fn patch(
     plan: &BoundPlan,
     properties: &PodProperties,
     existing: &ExistingItems,
-    is_same: bool,
+    is_already_injected: bool,
     hash: &str,
 ) -> Patch {
     let mut patch = Patch::default();
@@ -248,7 +257,7 @@ fn patch(
         kept.push(position);
         let found = &existing.containers[position];
         let at = || JsonPointer::of("spec").then(list.name()).item(found.index);
-        if is_same {
+        if is_already_injected {
             for (field, value) in drifted_fields(&desired, &found.value) {
                 if found.value.get(field).is_some() {
                     patch.replace(at().then(field), value);

@@ -173,7 +173,7 @@ pub(crate) fn env<'a>(pod: &'a Value, name: &str, variable: &str) -> Option<&'a 
 }
 
 pub(crate) fn hash_of(actor: &BoundActor) -> (String, String) {
-    let InjectionState::Active(plan) = &actor.state else {
+    let InjectionState::InEffect(plan) = &actor.state else {
         panic!("{actor:?}");
     };
     (plan.hash().actor.clone(), plan.hash().platform.clone())

@@ -48,7 +48,7 @@ fn actor_may_delete_only_a_queue_marked_for_it() {
     for (tags, expected) in [
         (&["b:foo"][..], None),
         (&["b:foo", "c:foo"], None),
-        (&[], Some(DeletionRefusal::Untagged)),
+        (&[], Some(DeletionRefusal::NoOwnerTag)),
         (
             &["b:bar"],
             Some(DeletionRefusal::OtherOwner("ns/bar".to_owned())),

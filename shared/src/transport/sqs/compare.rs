@@ -114,7 +114,7 @@ impl FoundQueue {
                 let tagged = is(NAMESPACE, &owner.namespace)
                     && is(ACTOR, &owner.actor)
                     && is(UID, &owner.uid);
-                (!tagged).then_some(DeletionRefusal::Untagged)
+                (!tagged).then_some(DeletionRefusal::NoOwnerTag)
             }
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, name};
-use super::exhausted::Exhausted;
+use super::near_delivery_limit::NearDeliveryLimit;
 use super::prefetch::{Change, change};
 use super::unacknowledged::{Acknowledgement, Unacknowledged};
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Settlement};
@@ -19,7 +19,7 @@ use crate::metrics::BrokerMetrics;
 pub(super) struct Session {
     pub(super) connector: Connector,
     pub(super) queue: String,
-    pub(super) exhausted: Exhausted,
+    pub(super) near_limit: NearDeliveryLimit,
     pub(super) timeout: ConsumerTimeout,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
@@ -54,7 +54,7 @@ impl ConsumerTimeout {
 
 /// State of one connection.
 struct Consuming {
-    generation: u64,
+    connection: u64,
     lost: CancellationToken,
     consumers: Vec<Consumer>,
     /// Number of consumers added so far; makes consumer tags unique.
@@ -82,15 +82,15 @@ enum ConsumeStep {
 
 impl Session {
     pub(super) async fn run(mut self) {
-        let mut generation = 0;
+        let mut number = 0;
         while let Some(connection) = self.connector.connection(Purpose::Consume).await {
-            generation += 1;
-            let mut consuming = Consuming::new(generation);
+            number += 1;
+            let mut consuming = Consuming::new(number);
             self.emit(Event::Connected);
             self.metrics.set_connected(name(Purpose::Consume), true);
             let why = self.serve(connection, &mut consuming).await;
             consuming.lost.cancel();
-            self.exhausted.clear();
+            self.near_limit.clear();
             self.metrics.set_connected(name(Purpose::Consume), false);
             self.emit(Event::Disconnected);
             let Some(why) = why else { return };
@@ -162,7 +162,7 @@ impl Session {
             .iter()
             .map(|consumer| consumer.prefetch)
             .collect();
-        match change(wanted, consuming.orphaned(), &prefetches) {
+        match change(wanted, consuming.draining(), &prefetches) {
             Change::None => {}
             Change::Add(prefetch) => {
                 consuming.added += 1;
@@ -194,9 +194,9 @@ impl Session {
                 body,
             } => {
                 consuming.unacknowledged.delivered(tag, consumer);
-                let receipt = Receipt::new(consuming.generation, tag, consuming.lost.clone());
+                let receipt = Receipt::new(consuming.connection, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
-                self.exhausted.delivered(&receipt, count, &body);
+                self.near_limit.delivered(&receipt, count, &body);
                 self.emit(Event::Delivered(Delivery {
                     receipt,
                     body,
@@ -251,9 +251,9 @@ impl Session {
 }
 
 impl Consuming {
-    fn new(generation: u64) -> Self {
+    fn new(connection: u64) -> Self {
         Self {
-            generation,
+            connection,
             lost: CancellationToken::new(),
             consumers: Vec::new(),
             added: 0,
@@ -264,7 +264,7 @@ impl Consuming {
     }
 
     /// Number of unsettled deliveries of cancelled consumers.
-    fn orphaned(&self) -> usize {
+    fn draining(&self) -> usize {
         let is_active =
             |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
         self.unacknowledged
@@ -275,7 +275,7 @@ impl Consuming {
 
     fn settle(&mut self, connection: &Connection, receipt: &Receipt, settlement: Settlement) {
         let acknowledged = matches!(settlement, Settlement::Acknowledge);
-        if receipt.generation != self.generation
+        if receipt.connection != self.connection
             || !self.unacknowledged.settle(receipt.number, acknowledged)
         {
             return;

@@ -3,7 +3,7 @@
 
 mod connect;
 mod consumers;
-mod exhausted;
+mod near_delivery_limit;
 mod prefetch;
 mod publisher;
 mod stream;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connect::Connector;
-use self::exhausted::Exhausted;
+use self::near_delivery_limit::NearDeliveryLimit;
 use super::demand::{self, DemandSender};
 use super::{Broker, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
 use crate::config::{self, Lookahead};
@@ -42,7 +42,7 @@ pub struct RabbitMq {
     publications: mpsc::UnboundedSender<publisher::Request>,
     /// The queue that is consumed.
     queue: String,
-    exhausted: Exhausted,
+    near_limit: NearDeliveryLimit,
     closing: CancellationToken,
     /// One task per connection.
     connections: TaskTracker,
@@ -76,7 +76,7 @@ impl RabbitMq {
         let (demand, wanted) = demand::channel();
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
-        let exhausted = Exhausted::default();
+        let near_limit = NearDeliveryLimit::default();
         let closing = CancellationToken::new();
         let connector = |metrics| {
             Connector::new(
@@ -89,7 +89,7 @@ impl RabbitMq {
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
-            exhausted: exhausted.clone(),
+            near_limit: near_limit.clone(),
             timeout: consumers::ConsumerTimeout::new(consumer_timeout(settings)),
             demand: wanted,
             settlements: to_settle,
@@ -112,7 +112,7 @@ impl RabbitMq {
             settlements,
             publications,
             queue: settings.queue.clone(),
-            exhausted,
+            near_limit,
             closing,
             connections,
         }
@@ -183,8 +183,8 @@ impl Broker for RabbitMq {
         receipt: &Receipt,
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let exhausted = self.exhausted.take(receipt);
-        let relocating = exhausted.filter(|_| settlement.is_requeue()).map(|body| {
+        let near_limit = self.near_limit.take(receipt);
+        let relocating = near_limit.filter(|_| settlement.is_requeue()).map(|body| {
             tracing::warn!(
                 "a message was returned so often that the broker may drop it; it goes to the end of its queue"
             );

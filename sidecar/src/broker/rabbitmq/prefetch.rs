@@ -19,16 +19,16 @@ const SHARE: usize = 4;
 
 /// The next change on the way to `wanted` messages in flight.
 ///
-/// `orphaned` is the number of unsettled messages of cancelled consumers, which count until they are settled. Each that
+/// `draining` is the number of unsettled messages of cancelled consumers, which count until they are settled. Each that
 /// is settled makes room for one more message. A consumer for each would be many consumers, so a part of the room is
-/// left unused until there is enough of it, or no orphan is left.
-pub(super) fn change(wanted: usize, orphaned: usize, prefetches: &[usize]) -> Change {
+/// left unused until there is enough of it, or none is left.
+pub(super) fn change(wanted: usize, draining: usize, prefetches: &[usize]) -> Change {
     let allowed: usize = prefetches.iter().sum();
-    if allowed + orphaned > wanted && !prefetches.is_empty() {
+    if allowed + draining > wanted && !prefetches.is_empty() {
         return Change::CancelLast;
     }
-    let missing = wanted.saturating_sub(allowed + orphaned);
-    let is_worth_it = orphaned == 0 || prefetches.len() < FEW || missing > allowed / SHARE;
+    let missing = wanted.saturating_sub(allowed + draining);
+    let is_worth_it = draining == 0 || prefetches.len() < FEW || missing > allowed / SHARE;
     if missing > 0 && is_worth_it {
         return Change::Add(missing);
     }
@@ -42,7 +42,7 @@ mod tests {
     /// SC-31
     #[test]
     fn consumers_are_adjusted_without_exceeding_the_demand() {
-        for (wanted, orphaned, prefetches, expected) in [
+        for (wanted, draining, prefetches, expected) in [
             (0, 0, &[] as &[usize], Change::None),
             (1, 0, &[], Change::Add(1)),
             (1, 0, &[1], Change::None),
@@ -70,9 +70,9 @@ mod tests {
             (0, 3, &[], Change::None),
         ] {
             assert_eq!(
-                change(wanted, orphaned, prefetches),
+                change(wanted, draining, prefetches),
                 expected,
-                "{wanted} {orphaned} {prefetches:?}"
+                "{wanted} {draining} {prefetches:?}"
             );
         }
     }
@@ -82,16 +82,16 @@ mod tests {
     fn any_sequence_of_changes_converges_to_the_demand() {
         let mut random = fastrand::Rng::with_seed(31);
         for _ in 0..200 {
-            let (wanted, mut orphaned) = (random.usize(0..40), random.usize(0..40));
+            let (wanted, mut draining) = (random.usize(0..40), random.usize(0..40));
             let mut prefetches: Vec<usize> = (0..random.usize(0..4))
                 .map(|_| random.usize(1..20))
                 .collect();
             for _ in 0..100 {
-                match change(wanted, orphaned, &prefetches) {
+                match change(wanted, draining, &prefetches) {
                     Change::Add(prefetch) => prefetches.push(prefetch),
                     Change::CancelLast => drop(prefetches.pop()),
-                    Change::None if orphaned == 0 => break,
-                    Change::None => orphaned -= 1,
+                    Change::None if draining == 0 => break,
+                    Change::None => draining -= 1,
                 }
                 assert!(prefetches.len() <= 16, "{prefetches:?}");
             }
@@ -103,14 +103,14 @@ mod tests {
     #[test]
     fn orphans_that_are_settled_one_by_one_leave_few_slots_idle_and_few_consumers() {
         let (wanted, mut prefetches) = (256, Vec::new());
-        for orphaned in (0..wanted).rev() {
-            while let Change::Add(prefetch) = change(wanted, orphaned, &prefetches) {
+        for draining in (0..wanted).rev() {
+            while let Change::Add(prefetch) = change(wanted, draining, &prefetches) {
                 prefetches.push(prefetch);
             }
             let allowed: usize = prefetches.iter().sum();
             assert!(
-                allowed * 5 >= (wanted - orphaned) * 4,
-                "{orphaned}: {prefetches:?}"
+                allowed * 5 >= (wanted - draining) * 4,
+                "{draining}: {prefetches:?}"
             );
         }
         assert_eq!(prefetches.iter().sum::<usize>(), wanted);

@@ -90,13 +90,13 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             if let Some(host) = host_of(world, actor)
                 && let Some(broker) = world.brokers.lock().get_mut(&host)
             {
-                let mut random = world.seed.about(("lost", actor, clock::elapsed()));
+                let mut random = world.seed.rng_for(("lost", actor, clock::elapsed()));
                 broker.lose(&queue(actor), &mut random);
             }
         }
         Action::Crash(replica, calls) => replicas.current(*replica).crash_after(*calls),
         Action::Stop(replica) => replicas.current(*replica).stop.cancel(),
-        Action::Cut(replica, time) => replicas.current(*replica).cut(Instant::now() + *time),
+        Action::Partition(replica, time) => replicas.current(*replica).cut(Instant::now() + *time),
         Action::CrashWebhook(replica, calls) => webhooks.current(*replica).crash_after(*calls),
         Action::CutWebhook(replica, time) => {
             webhooks.current(*replica).cut(Instant::now() + *time);

@@ -129,7 +129,11 @@ impl Call {
             Fault::Slow,
         ];
         if request.verb.writes() {
-            possible.extend([Fault::ResponseLost, Fault::ResponseLost, Fault::Touched]);
+            possible.extend([
+                Fault::ResponseLost,
+                Fault::ResponseLost,
+                Fault::ConcurrentWrite,
+            ]);
         }
         let fault = self.world.faults.draw(call, &possible);
         let latency = self.world.faults.latency(call, fault);
@@ -200,7 +204,7 @@ impl Call {
         if let Some(forbidden) = forbidden(&self.world, &self.process, resource) {
             return Ok(answered(Err(forbidden)));
         }
-        let mut random = self.world.seed.about(("cut", &call));
+        let mut random = self.world.seed.rng_for(("cut", &call));
         let is_cut = self.world.faults.active() && random.u8(..4) == 0;
         let waker = self.world.server.lock().store.subscribe(Some(resource));
         let stream = WatchStream {
@@ -239,7 +243,8 @@ fn path(parts: &Parts) -> String {
 
 /// Why the process may not use the resource.
 fn forbidden(world: &World, process: &Process, resource: &Resource) -> Option<Failure> {
-    let is_forbidden = !process.is_owner && world.forbidden.lock().contains(resource.plural);
+    let is_forbidden =
+        !process.is_target_controller && world.forbidden.lock().contains(resource.plural);
     is_forbidden.then(|| Failure::forbidden(resource))
 }
 
@@ -255,7 +260,10 @@ fn act(
         metadata_only,
         dry_run,
     } = request;
-    if let Some(id) = verb.object().filter(|_| fault == Some(Fault::Touched)) {
+    if let Some(id) = verb
+        .object()
+        .filter(|_| fault == Some(Fault::ConcurrentWrite))
+    {
         touch(world, id);
     }
     let resource = verb.object().map(|id| id.resource).or(verb.resource());
@@ -268,7 +276,7 @@ fn act(
     let (name, object) = (verb.name(), verb.object().cloned());
     let writes = verb.writes() && !dry_run;
     let what = verb.resource().map_or("", |resource| resource.plural);
-    let is_ours = !process.is_owner;
+    let is_ours = !process.is_target_controller;
     if let Some(id) = object.as_ref().filter(|_| writes && is_ours) {
         world.check_writer(process, id);
         world.check_disruption(process, &verb);
@@ -453,7 +461,7 @@ impl WatchStream {
 
     /// An event takes its time, now and then long.
     async fn delay(&self) {
-        let mut random = self.world.seed.about(("event", &self.call, self.events));
+        let mut random = self.world.seed.rng_for(("event", &self.call, self.events));
         let is_late = self.world.faults.active() && random.u8(..16) == 0;
         let range = if is_late { 500..6_000 } else { 1..150 };
         sleep(delay(&mut random, range)).await;

@@ -164,7 +164,7 @@ impl SqsLink {
 
     /// How old the state is that a read shows: mostly a little, now and then as much as they may be.
     fn age(&self, name: &str) -> Duration {
-        let mut random = self.world.seed.about(("age", name));
+        let mut random = self.world.seed.rng_for(("age", name));
         if random.u8(..4) == 0 {
             delay(&mut random, 0..60_000).min(LAG)
         } else {

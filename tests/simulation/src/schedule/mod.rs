@@ -51,7 +51,7 @@ pub enum Action {
     /// A replica is asked to stop.
     Stop(usize),
     /// A replica loses its network.
-    Cut(usize, Duration),
+    Partition(usize, Duration),
     /// A replica of the webhook crashes after this many further calls of its own.
     CrashWebhook(usize, u64),
     /// A replica of the webhook loses its network.
@@ -124,7 +124,7 @@ impl fmt::Display for Action {
             Self::DeleteQueue(actor) => write!(f, "somebody deletes the queue of {}", name(actor)),
             Self::Crash(replica, calls) => write!(f, "r{replica} will crash after {calls} calls"),
             Self::Stop(replica) => write!(f, "r{replica} is asked to stop"),
-            Self::Cut(replica, time) => write!(f, "r{replica} is cut off for {time:?}"),
+            Self::Partition(replica, time) => write!(f, "r{replica} is cut off for {time:?}"),
             Self::CrashWebhook(replica, calls) => {
                 write!(f, "w{replica} will crash after {calls} calls")
             }
@@ -170,7 +170,7 @@ pub struct Schedule {
 }
 
 /// By how many seconds a clock is wrong at most. It is set during a run, so two times may differ by twice as much.
-pub const MOST_WRONG: i16 = 120;
+pub const MAX_CLOCK_SKEW: i16 = 120;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -184,7 +184,7 @@ impl Schedule {
     /// The schedule of a seed.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        let mut random = seed.about("plan");
+        let mut random = seed.rng_for("plan");
         let replicas = if random.u8(..3) == 0 { 2 } else { 1 };
         let fault_rate = *pick(&mut random, &[0.0, 0.02, 0.08, 0.2]);
         let mut at = Duration::from_secs(1);
@@ -209,15 +209,15 @@ impl Schedule {
             actions.push((at, next));
         }
         transports::assign(seed, actions.iter_mut().map(|(_, action)| action));
-        let owned = Owned::new(&mut seed.about("owners"));
-        actions.extend(owned.actions(&mut seed.about("actions on owned targets")));
-        actions.extend(owned.rights(&mut seed.about("rights on owned targets")));
+        let owned = Owned::new(&mut seed.rng_for("owners"));
+        actions.extend(owned.actions(&mut seed.rng_for("actions on owned targets")));
+        actions.extend(owned.rights(&mut seed.rng_for("rights on owned targets")));
         actions.extend(around_the_cluster(
-            &mut seed.about("plan of the cluster"),
+            &mut seed.rng_for("plan of the cluster"),
             at,
         ));
         let all: Vec<Actor> = actors().into_iter().chain(bindings.actors()).collect();
-        actions.extend(rivals(&mut seed.about("plan of rivals"), &all, at));
+        actions.extend(rivals(&mut seed.rng_for("plan of rivals"), &all, at));
         actions.sort_by_key(|(at, _)| *at);
         let at = actions.last().map_or(at, |(last, _)| at.max(*last));
         Self {
@@ -248,7 +248,7 @@ fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)
         for _ in 0..random.u8(1..4) {
             actions.push((
                 delay(random, 0..end),
-                Action::SetClock(random.i16(-MOST_WRONG..MOST_WRONG)),
+                Action::SetClock(random.i16(-MAX_CLOCK_SKEW..MAX_CLOCK_SKEW)),
             ));
         }
     }
@@ -287,7 +287,7 @@ fn action(random: &mut Rng, replicas: usize) -> Action {
         18 => Action::DeleteQueue(actor),
         19..=20 => Action::Crash(replica, random.u64(..12)),
         21 => Action::Stop(replica),
-        22 => Action::Cut(replica, delay(random, 500..15_000)),
+        22 => Action::Partition(replica, delay(random, 500..15_000)),
         _ => Action::Compact,
     }
 }

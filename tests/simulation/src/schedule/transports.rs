@@ -7,7 +7,7 @@ use crate::world::BROKERS;
 
 /// Gives the two transports of a schedule other names in most runs.
 pub fn assign<'a>(seed: Seed, actions: impl Iterator<Item = &'a mut Action>) {
-    let mut random = seed.about("transports");
+    let mut random = seed.rng_for("transports");
     let [east, west] = BROKERS;
     let [north, south, other] = TRANSPORTS;
     let pairs = [

@@ -73,7 +73,7 @@ impl World {
             return self.violation(format!("{name} {text}which is nobody's"));
         };
         let actor = Id::new(&resources::ACTORS, &namespace, &name);
-        self.check_as_found(process, &text, |objects| {
+        self.check_unchanged_since_read(process, &text, |objects| {
             let receives = |pod: &Value| {
                 let metadata = &pod["metadata"];
                 metadata["namespace"] == *namespace
@@ -84,7 +84,7 @@ impl World {
             let is_used = pods.any(|(_, pod)| receives(pod));
             is_used.then(|| "from which a pod receives".to_owned())
         });
-        self.check_as_found(process, &text, |objects| {
+        self.check_unchanged_since_read(process, &text, |objects| {
             let Some(actor) = objects.get(&actor) else {
                 return Some("although its actor is gone".to_owned());
             };

@@ -46,7 +46,7 @@ use webhooks::Webhooks;
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 
 /// The operator's namespace.
-pub const HOME: &str = "asya-system";
+pub const OPERATOR_NAMESPACE: &str = "asya-system";
 
 /// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
@@ -123,7 +123,10 @@ impl World {
     pub fn new(seed: Seed, elects: bool, faults: Faults) -> Self {
         let mut server = ApiServer::default();
         server.page = 2;
-        for namespace in NAMESPACES.iter().chain(&[HOME, "kube-system", "default"]) {
+        for namespace in NAMESPACES
+            .iter()
+            .chain(&[OPERATOR_NAMESPACE, "kube-system", "default"])
+        {
             let id = Id::new(&resources::NAMESPACES, "", namespace);
             let labels = json!({"kubernetes.io/metadata.name": namespace});
             let object = json!({"metadata": {"labels": labels}});
@@ -134,10 +137,10 @@ impl World {
         let _ = server
             .store
             .create(&role, json!({"metadata": {}}), &writer("helm"));
-        server.applies_while_terminating = seed.about("Kubernetes version").bool();
+        server.applies_while_terminating = seed.rng_for("Kubernetes version").bool();
         keda::install(&mut server.store);
         for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER}")] {
-            let id = Id::new(&resources::SECRETS, HOME, name);
+            let id = Id::new(&resources::SECRETS, OPERATOR_NAMESPACE, name);
             let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
             let secret = json!({"metadata": {}, "data": data});
             let _ = server.store.create(&id, secret, &writer("kubectl"));
@@ -252,7 +255,7 @@ impl World {
 
     /// Checks what a process does to something that users change at the same time: why it is wrong now and was already
     /// wrong when the process verified it a moment ago. Nobody can see what changes after that.
-    fn check_as_found(
+    fn check_unchanged_since_read(
         &self,
         process: &Process,
         what: &str,
@@ -285,7 +288,11 @@ impl World {
 
     /// Notes who holds the lease after a write to it.
     fn note_leader(&self) {
-        let lease = Id::new(&resources::LEASES, HOME, "asya-operator.asya.sh");
+        let lease = Id::new(
+            &resources::LEASES,
+            OPERATOR_NAMESPACE,
+            "asya-operator.asya.sh",
+        );
         let lease = self.server.lock().store.get(&lease);
         let holder =
             lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
@@ -373,7 +380,7 @@ impl World {
     pub async fn run_controllers(self: Arc<Self>) {
         let changed = self.server.lock().store.subscribe(None);
         for round in 0_u64.. {
-            let mut random = self.seed.about(("controllers", round));
+            let mut random = self.seed.rng_for(("controllers", round));
             sleep(delay(&mut random, 20..400)).await;
             let next = self.step();
             let next = next.unwrap_or(Duration::from_hours(1));

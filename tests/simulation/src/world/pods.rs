@@ -32,7 +32,8 @@ pub fn step(store: &mut Store, seed: Seed) -> Option<Duration> {
             "creationTimestamp"
         };
         let since: Option<Timestamp> = metadata[since].as_str().and_then(|time| time.parse().ok());
-        let mut random = seed.about(("pod", &id.name, since.map(Timestamp::as_second), is_ending));
+        let mut random =
+            seed.rng_for(("pod", &id.name, since.map(Timestamp::as_second), is_ending));
         let due = since.unwrap_or_default() + delay(&mut random, 500..4_000);
         let wait = due.duration_since(clock::now());
         let is_due = wait.is_zero() || wait.is_negative();

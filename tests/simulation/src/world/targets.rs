@@ -196,7 +196,7 @@ impl World {
     /// A ready pod is evicted only while all other pods of its workload exist and are ready (SAFE-11).
     pub fn check_disruption(&self, process: &Process, verb: &Verb) {
         let Verb::Evict(id, _) = verb else { return };
-        self.check_as_found(process, &format!("evicts {id} "), |objects| {
+        self.check_unchanged_since_read(process, &format!("evicts {id} "), |objects| {
             let is_serving =
                 |pod: &Value| is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null();
             let pod = objects.get(id).filter(|pod| is_serving(pod))?;

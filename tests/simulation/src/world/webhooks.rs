@@ -62,7 +62,7 @@ impl Webhooks {
         let is_ready =
             |it: &&Endpoint| !it.process.death.is_cancelled() && it.replica.pending().is_empty();
         let ready: Vec<&Endpoint> = all.iter().filter(is_ready).collect();
-        let mut random = seed.about(("endpoint", call));
+        let mut random = seed.rng_for(("endpoint", call));
         let endpoint = (!ready.is_empty()).then(|| *pick(&mut random, &ready))?;
         if endpoint.process.may_be_behind() {
             self.record_failure();

@@ -25,7 +25,7 @@ struct Files {
 /// There is one cluster per user, so that `down` needs no argument.
 fn files() -> Result<Files> {
     let cache = cache_folder()?;
-    std::fs::create_dir_all(&cache).map_err(|error| trying("make", &cache, error))?;
+    std::fs::create_dir_all(&cache).map_err(|error| context("make", &cache, error))?;
     Ok(Files {
         state: cache.join("up.json"),
         log: cache.join("up.log"),
@@ -33,7 +33,7 @@ fn files() -> Result<Files> {
     })
 }
 
-fn trying(what: &str, path: &Path, source: std::io::Error) -> Error {
+fn context(what: &str, path: &Path, source: std::io::Error) -> Error {
     Error::Io {
         what: format!("{what} {}", path.display()),
         source,
@@ -48,7 +48,7 @@ fn running(files: &Files) -> Option<State> {
 
 pub(crate) async fn up(with: With) -> Result<ExitCode> {
     let files = files()?;
-    let lock = File::create(&files.lock).map_err(|error| trying("write", &files.lock, error))?;
+    let lock = File::create(&files.lock).map_err(|error| context("write", &files.lock, error))?;
     if lock.try_lock().is_err() {
         return Err(Error::other("another `up` or `down` is at work"));
     }
@@ -60,7 +60,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     with.build(|_| ()).await?;
     let _ = std::fs::remove_file(&files.state);
     eprintln!("starting a cluster");
-    let log = File::create(&files.log).map_err(|error| trying("write", &files.log, error))?;
+    let log = File::create(&files.log).map_err(|error| context("write", &files.log, error))?;
     let program = std::env::current_exe().map_err(Error::other)?;
     let flags = [
         ("--sqs", with.sqs),
@@ -76,7 +76,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
         .stderr(log)
         .process_group(0)
         .spawn()
-        .map_err(|error| trying("start", &program, error))?;
+        .map_err(|error| context("start", &program, error))?;
     let state = eventually("the cluster is up", Duration::from_mins(5), async || {
         if let Ok(Some(status)) = server.try_wait() {
             return Ok(Err(status));

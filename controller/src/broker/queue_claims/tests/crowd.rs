@@ -52,7 +52,7 @@ fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
         assert!(
             actors
                 .iter()
-                .all(|(key, _)| claims.queue_name_holder(key).is_none())
+                .all(|(key, _)| claims.other_holder(key).is_none())
         );
     }
     started.elapsed()

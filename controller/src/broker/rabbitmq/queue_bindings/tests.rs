@@ -38,7 +38,7 @@ fn queue_is_deleted_only_if_marked_for_the_actor_or_bound_as_we_bind_queues() {
             .map(|key| binding(exchange, key, &none))
             .collect()
     };
-    let untagged = Some(DeletionRefusal::Untagged);
+    let untagged = Some(DeletionRefusal::NoOwnerTag);
     // RabbitMQ binds every queue to the default exchange by its name.
     let default = binding("", QUEUE, &none);
     assert_eq!(refusal(&[]), untagged);

@@ -34,7 +34,12 @@ fn bound(injection: Option<Value>) -> Observed {
 
 fn hash() -> String {
     let observed = bound(None);
-    observed.bound().unwrap().injected_hash.clone().unwrap()
+    observed
+        .desired_binding()
+        .unwrap()
+        .injected_hash
+        .clone()
+        .unwrap()
 }
 
 /// Probes before a rollout takes its next step.

@@ -49,7 +49,7 @@ async fn stopped_workload_is_reported() {
     let object = deployment(&observed);
     observed.workload = Child::Ours(workload(&object));
     observed.queue_name_taken = Some(QueueNameTaken {
-        covers_main_queue: true,
+        concerns_main_queue: true,
         workload_hash: Some("another".to_owned()),
         kind: None,
     });

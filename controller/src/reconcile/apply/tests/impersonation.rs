@@ -99,7 +99,7 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
     let desired = foreign_fields::TargetAnnotations {
         roll_value: Some("v"),
         handoff: None,
-        handoff_owner: None,
+        handoff_object: None,
     };
     let roll = RolloutMethod::AnnotateTemplate(vec![target.clone()]);
     let refused =
@@ -163,7 +163,9 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
         limits: Some(BTreeSet::default()),
         ..ObservedBinding::default()
     });
-    let hash = observed.bound().and_then(|it| it.injected_hash.clone());
+    let hash = observed
+        .desired_binding()
+        .and_then(|it| it.injected_hash.clone());
     let inputs = TemplateParams::new(&observed, true);
     let (context, writes) = impersonating(&hash.unwrap());
     let written = template::template(&context, observed.key(), TemplateStep::Apply, inputs);

@@ -94,7 +94,7 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         template_handoff: Some(TemplateHandoff::InTemplate {
             workload,
             owned: false,
-            older_actor: OlderActor {
+            recipient: TemplateRecipient {
                 uid: "older".into(),
                 injects: true,
                 uses_template: false,
@@ -111,6 +111,6 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     let Ok(Outcome::Active(active_outcome)) = apply(&context, &observed.actor, plan).await else {
         panic!()
     };
-    assert!(!active_outcome.bindable);
+    assert!(!active_outcome.can_bind);
     assert_eq!(*active_outcome.template, TemplateOutcome::GivenUp(None));
 }

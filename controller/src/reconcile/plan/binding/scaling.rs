@@ -18,7 +18,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
     let blocked_by = scaling_start::of(observed, binding);
     let keda = &observed.scaling;
     let removal = || plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
-    if !observed.bound()?.scales || !is_usable {
+    if !observed.desired_binding()?.scales || !is_usable {
         return Some(ScalingStep::Disabled(removal()));
     }
     let scaling = match binding.scaling.as_ref()? {

@@ -124,7 +124,12 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
     });
     let queried = |pods: Option<Vec<&str>>| {
         let mut observed = observed(&actor(&json!({}), &spec, &status));
-        let current = observed.bound().unwrap().injected_hash.clone().unwrap();
+        let current = observed
+            .desired_binding()
+            .unwrap()
+            .injected_hash
+            .clone()
+            .unwrap();
         let sidecar = |hash: &str| {
             let hash = if hash == "current" { &*current } else { hash };
             record::<PodRecord>(&json!({
@@ -155,13 +160,13 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
             Plan::Binding(plan) => assert_eq!(plan.retired.queues, check.queues),
             other => panic!("{other:?}"),
         }
-        let [queues, possible] = [check.queues, check.possible].map(|queues| {
+        let [queues, never_verified] = [check.queues, check.never_verified].map(|queues| {
             let transports = queues.into_iter().map(|queue| queue.transport);
             transports.collect::<Vec<_>>().join(" ")
         });
-        (queues, possible)
+        (queues, never_verified)
     };
-    let owned = |queues: &str, possible: &str| (queues.to_owned(), possible.to_owned());
+    let owned = |queues: &str, never_verified: &str| (queues.to_owned(), never_verified.to_owned());
     let only_looked_up = owned("", "dead");
     assert_eq!(queried(None), only_looked_up, "pods are not listed yet");
     assert_eq!(

@@ -28,7 +28,7 @@ pub struct RolloutInputs<'a> {
     /// Replace them now, whatever `rollout_policy` says.
     pub roll_now: bool,
     /// The binding is active: new pods get the sidecar (BIND-3).
-    pub bound: bool,
+    pub in_effect: bool,
     /// The URL of the model server is known.
     pub has_url: bool,
     /// The hash that pods should carry.
@@ -51,7 +51,7 @@ pub struct RolloutInputs<'a> {
     /// Identifies the current spec of the workloads.
     pub workload_specs_hash: &'a str,
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
-    pub budget: Option<&'a str>,
+    pub blocking_pdb: Option<&'a str>,
     /// Whether another target may be rolled.
     pub has_slot: bool,
     /// The rollout so far, from status.

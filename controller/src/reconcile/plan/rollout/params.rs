@@ -29,7 +29,7 @@ pub struct RolloutParams {
     /// How the target's pods are replaced.
     pub roll: RolloutMethod,
     /// The owner that carries the autoscaler handoff annotation.
-    pub handoff_owner: Option<ObjectRef>,
+    pub handoff_object: Option<ObjectRef>,
     /// The current revision of the specs.
     pub revision: SpecRevision,
     pub slot: Option<SlotChange>,
@@ -56,7 +56,7 @@ impl RolloutParams {
         let handoff = target.and_then(|it| it.scale.handoff());
         Self {
             roll: target.map_or(RolloutMethod::Evict, |it| it.roll.clone()),
-            handoff_owner: handoff.map(|it| it.owner.clone()),
+            handoff_object: handoff.map(|it| it.owner.clone()),
             revision: SpecRevision {
                 generation: observed.actor.generation,
                 spec_hash: observed

@@ -48,7 +48,7 @@ fn deployment() -> ObjectRef {
 struct Row {
     rollout_policy: BindingRollout,
     roll_now: bool,
-    bound: bool,
+    in_effect: bool,
     has_url: bool,
     outdated: Vec<PodToReplace>,
     active: i32,
@@ -61,7 +61,7 @@ struct Row {
     unknown_owner: bool,
     objects: Vec<TargetObject>,
     workload_specs_hash: &'static str,
-    budget: Option<&'static str>,
+    blocking_pdb: Option<&'static str>,
     has_slot: bool,
     previous: Option<RolloutStatus>,
     injection_verified: bool,
@@ -75,7 +75,7 @@ impl Default for Row {
         Self {
             rollout_policy: BindingRollout::Always,
             roll_now: false,
-            bound: true,
+            in_effect: true,
             has_url: true,
             outdated: vec![uninjected("a", -20_000), uninjected("b", -20_000)],
             active: 2,
@@ -90,7 +90,7 @@ impl Default for Row {
                 ..TargetObject::default()
             }],
             workload_specs_hash: "spec",
-            budget: None,
+            blocking_pdb: None,
             has_slot: true,
             previous: None,
             injection_verified: false,
@@ -110,7 +110,7 @@ impl Row {
         decide(&RolloutInputs {
             rollout_policy: self.rollout_policy,
             roll_now: self.roll_now,
-            bound: self.bound,
+            in_effect: self.in_effect,
             has_url: self.has_url,
             desired_hash: DESIRED_HASH,
             outdated: &self.outdated,
@@ -122,7 +122,7 @@ impl Row {
             unknown_owner: self.unknown_owner,
             objects: &self.objects,
             workload_specs_hash: self.workload_specs_hash,
-            budget: self.budget,
+            blocking_pdb: self.blocking_pdb,
             has_slot: self.has_slot,
             previous: self.previous.as_ref(),
             injection_verified: self.injection_verified,
@@ -217,7 +217,7 @@ fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_re
             ..Row::default()
         },
         Row {
-            bound: false,
+            in_effect: false,
             ..Row::default()
         },
         Row {
@@ -282,7 +282,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
         ),
         (
             Row {
-                budget: Some("all"),
+                blocking_pdb: Some("all"),
                 ..Row::default()
             }
             .each_object(|object| object.reduces_ready = true),
@@ -300,7 +300,7 @@ fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
         assert_eq!(row.waits(), Some(reason));
     }
     let surges = Row {
-        budget: Some("all"),
+        blocking_pdb: Some("all"),
         ..Row::default()
     };
     assert_eq!(
@@ -403,7 +403,7 @@ fn two_consecutive_uninjected_replacements_halt_the_rollout() {
     };
     assert!(!with(vec![uninjected("a", -11), uninjected("b", -10), outdated]).halts());
     let stripped = |name| PodToReplace {
-        sidecar: SidecarState::Removed,
+        sidecar: SidecarState::RemovedByOther,
         ..uninjected(name, -20)
     };
     assert!(with(vec![stripped("a"), stripped("b")]).halts());

@@ -59,7 +59,7 @@ pub(in crate::reconcile::plan) fn applied(
     let hash = hash.scaled_object.hash.clone();
     let annotations = json!({"metadata": {"annotations": {"asya.sh/applied-hash": hash}}});
     let existing = scaled_object(&annotations);
-    let fingerprint = existing.last.fingerprint.unwrap().to_string();
+    let fingerprint = existing.last_applied.fingerprint.unwrap().to_string();
     observed.scaling.scaled_object = Child::Ours(existing);
     observed.previous = AsyncActorStatus {
         conflicts,

@@ -75,12 +75,17 @@ fn up_to_date() -> Fixture {
     let print = |fingerprint: Option<crate::record::Fingerprint>| fingerprint.unwrap().to_string();
     Fixture {
         inventory: vec![
-            entry("ScaledObject", "a", "u-so", &print(object.last.fingerprint)),
+            entry(
+                "ScaledObject",
+                "a",
+                "u-so",
+                &print(object.last_applied.fingerprint),
+            ),
             entry(
                 "TriggerAuthentication",
                 "a-trigger-auth",
                 "u-ta",
-                &print(authentication.last.fingerprint),
+                &print(authentication.last_applied.fingerprint),
             ),
         ],
         scaled_object: Child::Ours(object),

@@ -34,7 +34,7 @@ fn name_taken(recorded: Option<(&str, DeletePermission)>) -> Observed {
     object["metadata"]["annotations"] = json!({"asya.sh/applied-hash": APPLIED});
     observed.workload = Child::Ours(workload(&object));
     observed.queue_name_taken = Some(QueueNameTaken {
-        covers_main_queue: true,
+        concerns_main_queue: true,
         workload_hash: Some("another".to_owned()),
         kind: None,
     });
@@ -78,7 +78,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     let applied = |recorded| {
         let mut applied = name_taken(recorded);
         applied.queue_name_taken = Some(QueueNameTaken {
-            covers_main_queue: true,
+            concerns_main_queue: true,
             workload_hash: Some(APPLIED.to_owned()),
             kind: None,
         });
@@ -96,7 +96,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     ] {
         let mut dead_letters = applied(recorded);
         dead_letters.queue_name_taken = dead_letters.queue_name_taken.map(|taken| QueueNameTaken {
-            covers_main_queue: false,
+            concerns_main_queue: false,
             ..taken
         });
         assert_eq!(stopped(&dead_letters).is_some(), stops, "only dead letters");

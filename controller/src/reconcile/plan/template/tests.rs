@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{HandoffProbe, TemplateInputs, TemplateStep, decide, plan_template_handoff};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
+use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -87,7 +87,7 @@ fn revision(spec_hash: &str) -> SpecRevision {
 /// BIND-50
 #[test]
 fn our_fields_are_applied_once_per_sidecar_and_template() {
-    assert_eq!(Row::default().decide(), TemplateStep::InPlace);
+    assert_eq!(Row::default().decide(), TemplateStep::Unchanged);
     for row in [
         Row {
             previous: None,
@@ -196,7 +196,7 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
         plan_template_handoff(&TemplateHandoff::InTemplate {
             workload: web.clone(),
             owned,
-            older_actor: OlderActor {
+            recipient: TemplateRecipient {
                 uid: "older".into(),
                 injects,
                 uses_template,
@@ -231,9 +231,9 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
     let without_probe_result = TemplateHandoff::InTemplate {
         workload: web,
         owned: false,
-        older_actor: OlderActor {
+        recipient: TemplateRecipient {
             injects: true,
-            ..OlderActor::default()
+            ..TemplateRecipient::default()
         },
         pod: Some(pod),
     };
@@ -251,13 +251,13 @@ fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
 /// BIND-45, SAFE-1, SAFE-3
 #[test]
 fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed() {
-    let older_actor = |injection: &Value, strategy| {
+    let recipient = |injection: &Value, strategy| {
         let status = json!({
             "boundSince": "2026-01-01T00:00:00Z", "injection": injection,
             "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
         });
         let status = serde_json::from_value(status).unwrap();
-        OlderActor::from_status(("older", 2), &status, strategy)
+        TemplateRecipient::from_status(("older", 2), &status, strategy)
     };
     for (injection, injects) in [
         (json!(null), true),
@@ -270,19 +270,19 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
         ),
         (json!({"refused": "hash", "generation": 2}), false),
     ] {
-        let older = older_actor(&injection, BindingStrategy::Pod);
-        let older_actor = (
+        let older = recipient(&injection, BindingStrategy::Pod);
+        let recipient = (
             older.injects,
             older.uses_template,
             older.verified_actor_hash.as_deref(),
         );
         let verified = injection["proved"].as_str();
-        assert_eq!(older_actor, (injects, false, verified), "{injection}");
+        assert_eq!(recipient, (injects, false, verified), "{injection}");
     }
-    let templates = older_actor(&json!({}), BindingStrategy::Template);
+    let templates = recipient(&json!({}), BindingStrategy::Template);
     assert_eq!((templates.injects, templates.uses_template), (true, true));
     let status = AsyncActorStatus::default();
-    let unbound = OlderActor::from_status(("older", 2), &status, BindingStrategy::Pod);
+    let unbound = TemplateRecipient::from_status(("older", 2), &status, BindingStrategy::Pod);
     assert!(!unbound.injects);
 }
 
@@ -303,7 +303,7 @@ fn operator_upgrade_keeps_our_fields_unless_roll_now_is_set() {
     };
     assert_eq!(
         step("actor.older", "actor.newer", false),
-        TemplateStep::InPlace
+        TemplateStep::Unchanged
     );
     assert_eq!(
         step("actor.older", "actor.newer", true),
@@ -311,7 +311,7 @@ fn operator_upgrade_keeps_our_fields_unless_roll_now_is_set() {
     );
     assert_eq!(
         step("actor.newer", "actor.newer", true),
-        TemplateStep::InPlace
+        TemplateStep::Unchanged
     );
     assert_eq!(
         step("actor.older", "changed.older", false),

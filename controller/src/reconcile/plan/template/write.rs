@@ -51,7 +51,7 @@ pub struct TemplateParams {
 
 impl TemplateParams {
     pub fn new(observed: &Observed, has_all_pods: bool) -> Option<Self> {
-        let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+        let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
         let limits = observed.binding.as_ref()?.limits.as_ref();
         let integration = actor.binds_to.as_ref();

@@ -86,8 +86,13 @@ fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
         let mut object = deployment(&observed);
         object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
         observed = recorded(observed, &object);
-        observed.previous.inventory[0].fingerprint =
-            Some(workload(&object).last.fingerprint.unwrap().to_string());
+        observed.previous.inventory[0].fingerprint = Some(
+            workload(&object)
+                .last_applied
+                .fingerprint
+                .unwrap()
+                .to_string(),
+        );
         standalone_plan(&observed).workload
     };
     assert_eq!(by_hpa(&json!({})), UPDATE, "another client scaled it");

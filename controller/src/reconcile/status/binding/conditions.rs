@@ -69,7 +69,7 @@ pub(super) fn binding_conditions(
 fn target_resolved(observed: &Observed, binding: &ObservedBinding) -> Option<ConditionChange> {
     let (ready, reason, text) = match binding.target.as_ref()? {
         Ok(resolved) => {
-            let scales = observed.bound().is_some_and(|bound| bound.scales);
+            let scales = observed.desired_binding().is_some_and(|bound| bound.scales);
             (true, Reason::Resolved, resolved_message(resolved, scales))
         }
         Err(fault) => (false, fault.reason, fault.message.clone()),

@@ -90,7 +90,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
         TemplateOutcome::Conflict(_) => Some(Requeue::Now),
         TemplateOutcome::NotChecked
         | TemplateOutcome::NotDesired
-        | TemplateOutcome::InPlace
+        | TemplateOutcome::Unchanged
         | TemplateOutcome::Applied(_)
         | TemplateOutcome::GivenUp(_)
         | TemplateOutcome::Refused(_)
@@ -118,7 +118,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
             Some(FieldEvent::Reset)
         }
         TemplateOutcome::NotChecked
-        | TemplateOutcome::InPlace
+        | TemplateOutcome::Unchanged
         | TemplateOutcome::Waiting(..)
         | TemplateOutcome::Yielded => None,
     };

@@ -52,7 +52,7 @@ fn injected_condition(
     fail_open_text: Option<String>,
     is_bound: bool,
 ) -> Option<Injected> {
-    let bound = observed.bound()?;
+    let bound = observed.desired_binding()?;
     if !is_bound {
         let text = "pods get the sidecar once the queue and the runtime script exist and the target can be bound";
         return Some(Injected::new(None, Reason::NotProven, text));
@@ -87,7 +87,7 @@ fn injected_condition(
 
 /// Explains what happens to new pods while the API server rejects those with the sidecar (SAFE-1).
 fn rejection_message(observed: &Observed, injection: Option<&InjectionStatus>) -> Option<String> {
-    let bound = observed.bound()?;
+    let bound = observed.desired_binding()?;
     let hash = actor_hash(bound.injected_hash.as_deref())?;
     let ProbeResult::Rejected(error) = ProbeResult::from_status(injection, hash) else {
         return None;
@@ -145,7 +145,7 @@ fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<S
     );
     let reported_before = || was_reported(observed, &text);
     let fails_open =
-        observed.bound()?.required && binding.fails_open.unwrap_or_else(reported_before);
+        observed.desired_binding()?.required && binding.fails_open.unwrap_or_else(reported_before);
     fails_open.then_some(text)
 }
 
@@ -166,16 +166,18 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
         TemplateOutcome::Conflict(_) => {
             not_injected(Reason::RolloutWaiting, TemplateOutcome::CONFLICT_MESSAGE)
         }
-        TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if counted.pods.matched == 0 => {
+        TemplateOutcome::Unchanged | TemplateOutcome::Applied(_) if counted.pods.matched == 0 => {
             let text = "the target has no pods, and its pod template has the sidecar";
             Some(Injected::new(true, Reason::ScaledToZero, text))
         }
-        TemplateOutcome::InPlace | TemplateOutcome::Applied(_) if !counted.outdated.is_empty() => {
+        TemplateOutcome::Unchanged | TemplateOutcome::Applied(_)
+            if !counted.outdated.is_empty() =>
+        {
             let text = "the target's pod template has the sidecar, and its controller is replacing the pods without \
              it";
             not_injected(Reason::RolloutInProgress, text)
         }
-        TemplateOutcome::InPlace
+        TemplateOutcome::Unchanged
         | TemplateOutcome::Applied(_)
         | TemplateOutcome::Yielded
         | TemplateOutcome::GivenUp(None)
@@ -186,7 +188,7 @@ fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> O
 
 /// The runtime cannot call the model without its URL (BIND-23).
 fn url_unknown(observed: &Observed) -> Option<String> {
-    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
     let target = &resolved.target;
     (!bound.has_url && target.server.url.is_none()).then(|| {
         format!(

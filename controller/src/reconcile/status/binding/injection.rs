@@ -21,7 +21,7 @@ pub(super) fn injection_status(
 ) -> Option<InjectionStatus> {
     let previous = observed.previous.injection.as_ref();
     let bound = observed
-        .bound()
+        .desired_binding()
         .filter(|bound| bound.strategy == BindingStrategy::Pod);
     let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
         return previous.cloned();

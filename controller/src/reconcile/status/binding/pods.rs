@@ -27,7 +27,7 @@ pub(super) fn count_pods(
     desired: Option<i32>,
     now: Timestamp,
 ) -> Option<ListedPods> {
-    let bound = observed.bound()?;
+    let bound = observed.desired_binding()?;
     let pods = binding.pods.as_ref()?;
     let injected = injected_pods(observed, pods);
     let counts = TargetPodCounts::of(pods, &observed.actor.metadata.uid, bound, since);

@@ -47,7 +47,7 @@ pub(super) fn rollout_status(
         .unwrap_or_default();
     let generation = observed.actor.generation;
     let roll_value = || {
-        let hash = observed.bound()?.injected_hash.as_deref();
+        let hash = observed.desired_binding()?.injected_hash.as_deref();
         let roll_now = observed.actor.annotations.roll_now;
         if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
     };

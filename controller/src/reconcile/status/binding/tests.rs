@@ -44,7 +44,7 @@ fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding
     let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
     let active_outcome = ActiveOutcome {
         queue: QueueState::Ready(None),
-        bindable: true,
+        can_bind: true,
         ..ActiveOutcome::default()
     };
     (observed, observed_target(), active_outcome)
@@ -186,7 +186,7 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
 fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
     let new = AsyncActorStatus::default();
     let mut waiting = bound(&json!({}), &new);
-    waiting.2.bindable = false;
+    waiting.2.can_bind = false;
     let status = status_of(&waiting);
     assert_eq!(status.bound_since, None);
     assert_eq!(condition(&status, "Injected"), is("Unknown", "NotProven"));
@@ -303,7 +303,7 @@ fn injected_reports_the_outcome_of_the_template() {
             is("True", "ScaledToZero"),
             true,
         ),
-        (TemplateOutcome::InPlace, is("True", "ScaledToZero"), true),
+        (TemplateOutcome::Unchanged, is("True", "ScaledToZero"), true),
     ] {
         let mut inputs = bound(&template, &stored);
         *inputs.2.template = outcome;
@@ -336,7 +336,7 @@ fn actor_that_may_not_bind_reports_no_conflict() {
             status.template.is_some(),
         )
     };
-    let owner = conflict_of(observed_target(), TemplateOutcome::InPlace);
+    let owner = conflict_of(observed_target(), TemplateOutcome::Unchanged);
     assert_eq!(owner, ("True".to_owned(), Some(2), true, true));
     let already_bound = || ObservedBinding {
         target: Some(Err(Fault::until_change(Reason::AlreadyBound, "by b"))),

@@ -96,7 +96,7 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
         fault: None,
         deleted: Vec::new(),
         requeue: Requeue::AwaitChange,
-        acted: false,
+        changed_target: false,
     };
     let since = Some(Time(at("2026-01-01T00:02:00Z")));
     let first = build(&observed, &confirming, at("2026-01-01T00:02:00.5Z")).unwrap();

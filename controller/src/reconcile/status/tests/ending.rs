@@ -35,7 +35,7 @@ fn deletion_report(
         fault,
         deleted: deleted.to_vec(),
         requeue: Requeue::AwaitChange,
-        acted: false,
+        changed_target: false,
     };
     build(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()

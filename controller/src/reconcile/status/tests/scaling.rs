@@ -119,7 +119,7 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
     let applied = inventory_entry(
         ("keda.sh", "ScaledObject"),
         &scaled.metadata,
-        &scaled.last,
+        &scaled.last_applied,
         "h",
     );
     outcome.applied.push(applied);
@@ -165,7 +165,7 @@ fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
     let applied = inventory_entry(
         ("apps", "Deployment"),
         &workload.metadata,
-        &workload.last,
+        &workload.last_applied,
         "h",
     );
     scaled_outcome.applied.push(applied);

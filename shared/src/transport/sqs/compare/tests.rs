@@ -309,12 +309,12 @@ fn actor_may_delete_only_a_queue_tagged_for_it() {
         (tagged("there"), of_cluster("there")),
         // created before queues had a cluster tag
         (ours.to_vec(), None),
-        (ours[..2].to_vec(), Some(DeletionRefusal::Untagged)),
+        (ours[..2].to_vec(), Some(DeletionRefusal::NoOwnerTag)),
         (
             vec![ours[0], ours[1], (UID, "of another cluster")],
-            Some(DeletionRefusal::Untagged),
+            Some(DeletionRefusal::NoOwnerTag),
         ),
-        (vec![], Some(DeletionRefusal::Untagged)),
+        (vec![], Some(DeletionRefusal::NoOwnerTag)),
         (
             vec![(ACTOR, "bar"), (NAMESPACE, "n"), (CLUSTER, HERE)],
             Some(DeletionRefusal::OtherOwner("n/bar".to_owned())),
@@ -322,7 +322,7 @@ fn actor_may_delete_only_a_queue_tagged_for_it() {
         // dead letter queues, whose tags name no actor
         (vec![(TYPE, DLQ), (CLUSTER, HERE)], None),
         (vec![(TYPE, DLQ), (CLUSTER, "there")], of_cluster("there")),
-        (vec![(TYPE, DLQ)], Some(DeletionRefusal::Untagged)),
+        (vec![(TYPE, DLQ)], Some(DeletionRefusal::NoOwnerTag)),
     ] {
         let mut found = FoundQueue::default();
         let named = tags

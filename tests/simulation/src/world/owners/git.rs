@@ -59,15 +59,15 @@ impl Reconciler for GitOps {
         vec![Kind::DEPLOYMENT]
     }
 
-    async fn reconcile(&self, hand: &RecordingClient) -> Result<()> {
+    async fn reconcile(&self, client: &RecordingClient) -> Result<()> {
         for manifest in self.manifests() {
-            Argo::new(manifest, self.how).reconcile(hand).await?;
+            Argo::new(manifest, self.how).reconcile(client).await?;
         }
-        for live in hand.list(Kind::DEPLOYMENT).await? {
+        for live in client.list(Kind::DEPLOYMENT).await? {
             let name = live["metadata"]["name"].as_str().unwrap_or_default();
             let is_tracked = live["metadata"]["labels"][TRACKED].is_string();
             if is_tracked && self.manifest(name).is_none() {
-                hand.delete(Kind::DEPLOYMENT, &live).await?;
+                client.delete(Kind::DEPLOYMENT, &live).await?;
             }
         }
         Ok(())

@@ -84,7 +84,7 @@ impl World {
                 () = self.reconcile_forever(&process, namespace, &rule) => {}
             }
             self.trace.add(&process.name, "has ended: crashed");
-            let mut random = self.seed.about(("restart", &process.name));
+            let mut random = self.seed.rng_for(("restart", &process.name));
             sleep(delay(&mut random, 500..20_000)).await;
         }
     }
@@ -96,12 +96,12 @@ impl World {
         rule: &impl Reconciler,
     ) {
         let client = kubernetes::client(self, process);
-        let hand = RecordingClient::new(client, namespace, rule.manager()).silent();
+        let client = RecordingClient::new(client, namespace, rule.manager()).silent();
         let changed = self.server.lock().store.subscribe(None);
         let mut seen = 0;
         let mut failures = 0_u32;
         for round in 0_u64.. {
-            let mut random = self.seed.about(("owner", &process.name, round));
+            let mut random = self.seed.rng_for(("owner", &process.name, round));
             // Now and then an owner is slow.
             let is_slow = self.faults.active() && random.u8(..8) == 0;
             sleep(delay(
@@ -110,7 +110,7 @@ impl World {
             ))
             .await;
             let version = self.server.lock().store.version();
-            if let Err(error) = rule.reconcile(&hand).await {
+            if let Err(error) = rule.reconcile(&client).await {
                 self.trace
                     .add(&process.name, format_args!("failed: {error}"));
                 failures += 1;

@@ -11,7 +11,7 @@ use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateActor}
 use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
-use crate::reconcile::model::template_handoff::{OlderActor, TemplateHandoff};
+use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
@@ -32,9 +32,9 @@ fn actor_that_may_not_bind_gives_up_its_template_fields() {
     observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: false,
-        older_actor: OlderActor {
+        recipient: TemplateRecipient {
             injects: true,
-            ..OlderActor::default()
+            ..TemplateRecipient::default()
         },
         pod: None,
     });

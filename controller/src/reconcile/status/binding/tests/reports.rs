@@ -35,7 +35,7 @@ fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     };
     assert!(text(&first).ends_with("exceeded quota"), "{first:?}");
     let (observed, ..) = bound(&extra, &first);
-    let hash = observed.bound().unwrap().injected_hash.as_deref();
+    let hash = observed.desired_binding().unwrap().injected_hash.as_deref();
     let injection = first.injection.as_ref().unwrap();
     assert_eq!(injection.rejected_actor_hash.as_deref(), actor_hash(hash));
     let unchanged = after(&first, ProbeOutcome::NotRun);

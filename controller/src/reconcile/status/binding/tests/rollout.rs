@@ -24,7 +24,7 @@ fn status_after_request(
         rollout.pod_counts.outdated.push(PodToReplace {
             name: "uninjected".into(),
             created: Some(Time(now())),
-            sidecar: SidecarState::Removed,
+            sidecar: SidecarState::RemovedByOther,
             ..PodToReplace::default()
         });
     }

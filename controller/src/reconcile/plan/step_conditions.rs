@@ -44,7 +44,7 @@ pub fn removes_service_account(active_outcome: &ActiveOutcome) -> bool {
 /// Whether to check the retired queues. Not after a fault: pods that were not updated, of a workload or of a bound
 /// target, may still consume from them.
 pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
-    let bound = active_outcome.bindable && active_outcome.interrupted.is_none();
+    let bound = active_outcome.can_bind && active_outcome.interrupted.is_none();
     active_outcome.fault.is_none() && (!binds || bound)
 }
 
@@ -55,17 +55,17 @@ pub fn is_bindable(queue: &QueueState) -> bool {
 
 /// Whether to dry-run pods and to roll out. An actor whose objects are left alone still reports its pods.
 pub fn rolls_out(leaves_objects_alone: bool, active_outcome: &ActiveOutcome) -> bool {
-    leaves_objects_alone || active_outcome.bindable
+    leaves_objects_alone || active_outcome.can_bind
 }
 
 /// Whether to hand the target's replicas off between its own autoscaler and ours.
 pub fn writes_handoff(active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.bindable
+    active_outcome.can_bind
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.
 pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.bindable || template.gives_up_fields()
+    active_outcome.can_bind || template.gives_up_fields()
 }
 
 #[cfg(test)]
@@ -145,18 +145,18 @@ mod tests {
         let fault = || Fault::until_change(Reason::QueueMissing, "text");
         assert!(is_bindable(&QueueState::Created(ReadyQueue::default())));
         assert!(!is_bindable(&QueueState::Fault(fault())));
-        let with = |bindable, fault| ActiveOutcome {
+        let with = |can_bind, fault| ActiveOutcome {
             fault,
-            bindable,
+            can_bind,
             ..ActiveOutcome::default()
         };
-        for (leaves_objects_alone, bindable, expected) in [
+        for (leaves_objects_alone, can_bind, expected) in [
             (false, true, true),
             (false, false, false),
             (true, false, true),
         ] {
             assert_eq!(
-                rolls_out(leaves_objects_alone, &with(bindable, None)),
+                rolls_out(leaves_objects_alone, &with(can_bind, None)),
                 expected
             );
         }

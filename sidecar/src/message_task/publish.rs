@@ -16,16 +16,16 @@ const RETRY_LIMIT: Duration = Duration::from_secs(10);
 const NACK_DELAY: Duration = Duration::from_millis(400);
 
 /// The result of a publication, and its size in bytes.
-pub(super) type Stored = (Kind, usize, Result<(), Refusal>);
+pub(super) type Published = (Kind, usize, Result<(), Refusal>);
 
 /// Retries with backoff. `first` is the first attempt, which is already enqueued.
-pub(super) async fn store<B: Broker, R: Runtime>(
+pub(super) async fn publish<B: Broker, R: Runtime>(
     context: Arc<Context<B, R>>,
     kind: Kind,
     actor: String,
     publication: Publication,
     first: impl Future<Output = Result<(), Refusal>>,
-) -> Stored {
+) -> Published {
     let (began, size) = (Instant::now(), publication.body.len());
     let mut result = first.await;
     let mut backoff = PublishBackoff::default();
@@ -46,8 +46,8 @@ pub(super) async fn store<B: Broker, R: Runtime>(
 
 /// Awaits all publications concurrently.
 pub(super) async fn all(
-    sending: Vec<impl Future<Output = Stored> + Send + 'static>,
-) -> Vec<Stored> {
+    sending: Vec<impl Future<Output = Published> + Send + 'static>,
+) -> Vec<Published> {
     if sending.len() == 1 {
         let mut stored = Vec::with_capacity(1);
         for one in sending {

@@ -13,11 +13,12 @@ use crate::broker::Receipt;
 /// Returned at most this often. Lost connections count as well, so this leaves a margin of two.
 const MAX_RETURNS: u64 = 18;
 
-/// The bodies of exhausted messages in flight, by generation of the connection and delivery tag.
+/// The bodies of messages in flight that were returned almost as often as the broker allows, by connection
+/// number and delivery tag.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exhausted(Arc<Mutex<HashMap<(u64, u64), Bytes>>>);
+pub(super) struct NearDeliveryLimit(Arc<Mutex<HashMap<(u64, u64), Bytes>>>);
 
-impl Exhausted {
+impl NearDeliveryLimit {
     /// Keeps the body of a delivery that must not be returned any more. `count`: how often it was returned.
     pub(super) fn delivered(&self, receipt: &Receipt, count: Option<u64>, body: &Bytes) {
         if count.is_some_and(|count| count >= MAX_RETURNS) {
