@@ -1,7 +1,7 @@
 //! Parses messages and replies, decoding no more than routing needs (SC-59, SC-60).
 //!
 //! All parts are slices of the received bytes, so they are forwarded byte for byte. This is the only module that
-//! depends on the envelope format of a generation (SC-2).
+//! depends on the version of the envelope format (SC-2).
 
 mod fields;
 mod reply;
@@ -40,7 +40,7 @@ pub enum Routing<'a> {
     Route(Route<'a>),
     /// There is no route, or one without actors.
     Missing,
-    /// A route of a later generation (SC-2).
+    /// A route in a later version of the format (SC-2).
     LaterFormat,
     /// Not a valid route, with the reason.
     Invalid(String),

@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// A part exited on its own.
     #[error("{name} ended ({status}); the end of its log {}:\n{lines}", .log.display())]
-    PartDied {
+    ProcessDied {
         /// The part's name.
         name: String,
         /// Its exit status.

@@ -99,7 +99,7 @@ fn processors() -> usize {
 pub(crate) struct Shared {
     _permit: Option<SemaphorePermit<'static>>,
     _pending: Counted,
-    _beside: Beside,
+    _beside: NoMeasurement,
 }
 
 /// Waits for permission to run on the shared cluster. `ASYA_TEST_SLOTS` sets how many have it at a time.
@@ -112,7 +112,7 @@ pub(crate) async fn shared_cluster() -> Shared {
     Shared {
         _permit: permit,
         _pending: pending,
-        _beside: beside_others().await,
+        _beside: no_measurement().await,
     }
 }
 
@@ -211,13 +211,13 @@ pub(crate) async fn timed_at_the_end() -> Timed {
 }
 
 /// Work that must not run during a measurement, until this is dropped.
-pub struct Beside {
+pub struct NoMeasurement {
     _guard: RwLockReadGuard<'static, ()>,
 }
 
 /// Waits until no measurement is in progress.
-pub async fn beside_others() -> Beside {
-    Beside {
+pub async fn no_measurement() -> NoMeasurement {
+    NoMeasurement {
         _guard: MEASUREMENT.read().await,
     }
 }

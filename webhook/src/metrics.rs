@@ -146,7 +146,7 @@ impl Metrics {
         let labels = [
             ("path", review.path.label()),
             ("operation", review.operation),
-            ("result", review.result.label()),
+            ("result", review.result.as_str()),
             ("reason", review.reason.label()),
             ("dry_run", if review.dry_run { "true" } else { "false" }),
         ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::InjectionReason;
 use asya_shared::key::Key;
-use asya_shared::resolve::Intermediates;
+use asya_shared::resolve::IntermediateOwners;
 use asya_shared::review::Actor;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ pub struct ReviewContext<'a> {
     /// Namespace of the pods and their actors.
     pub namespace: &'a str,
     /// Its `RayCluster`s, if known.
-    pub clusters: Option<&'a Intermediates>,
+    pub clusters: Option<&'a IntermediateOwners>,
 }
 
 /// The webhook, without its watches.

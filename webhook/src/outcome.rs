@@ -187,7 +187,7 @@ pub enum ReviewResult {
 }
 
 impl ReviewResult {
-    pub fn label(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Patched => "patched",
             Self::Empty => "empty",

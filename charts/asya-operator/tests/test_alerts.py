@@ -48,7 +48,7 @@ VALUES = {
     "status": STATES,
     "reason": REASONS | variants("webhook/src/outcome.rs", "ReviewReason"),
     "state": texts("controller/src/telemetry/metrics.rs", "bound_pods"),
-    "result": texts("webhook/src/outcome.rs", "result"),
+    "result": texts("webhook/src/outcome.rs", "as_str"),
     "controller": {re.search(r'const CONTROLLER: &str = "(\w+)"', source("controller/src/telemetry/metrics.rs")).group(1)},
 }
 

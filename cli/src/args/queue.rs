@@ -88,7 +88,7 @@ pub struct QueueArgs {
     /// Name of an actor.
     pub name: String,
 
-    /// Show the next N messages. They are put back; the broker counts the look as a delivery.
+    /// Show the next N messages. They are put back; the broker counts the peek as a delivery.
     #[arg(long, value_name = "N", value_parser = count, conflicts_with = "watch")]
     pub peek: Option<usize>,
 
@@ -109,7 +109,7 @@ pub struct QueueArgs {
 /// What is done with dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DlqAction {
-    /// Show them. They are put back; the broker counts the look as a delivery.
+    /// Show them. They are put back; the broker counts the peek as a delivery.
     List,
     /// Move them back to the actor's queue. Each is removed only after the broker has confirmed its copy.
     Redrive,

@@ -6,7 +6,7 @@ use asya_shared::inject::bound::{
     BoundActor, BoundPlan, InjectedHash, InjectionReason, PlanInputs,
 };
 use asya_shared::names::annotation;
-use asya_shared::resolve::{Intermediates, Target};
+use asya_shared::resolve::{IntermediateOwners, Target};
 use asya_shared::review::{Actor, BindingInputs, bound_actor};
 use asya_webhook::offline::{PodReview, ReviewContext, Webhook};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub struct Inputs<'a> {
     pub operator_namespace: &'a str,
     pub installation: &'a Installation,
     /// `RayCluster`s of the namespace, if known.
-    pub clusters: Option<&'a Intermediates>,
+    pub clusters: Option<&'a IntermediateOwners>,
     /// The actor as it would be stored.
     pub actor: &'a Value,
     /// The actor as it is stored.

@@ -4,7 +4,7 @@ use asya_shared::api::AsyncActor;
 use asya_shared::hash;
 use asya_shared::inject::{default_limits, limits_to_set, required_limits};
 use asya_shared::names::{RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation};
-use asya_shared::resolve::Intermediates;
+use asya_shared::resolve::IntermediateOwners;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, ResourceQuota};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub struct NamespaceState {
     pub limits: Vec<String>,
     /// The runtime script, if an actor of the namespace needed it before.
     pub script: Option<Value>,
-    pub clusters: Option<Intermediates>,
+    pub clusters: Option<IntermediateOwners>,
 }
 
 /// Reads the namespace; what cannot be read counts as absent, and is noted.

@@ -61,8 +61,8 @@ pub async fn purge<B: Broker>(
 ) -> Result<Outcome, Failure> {
     let waiting = waiting(broker, dlq).await?;
     if dlq.shared || max.is_some() || waiting > count {
-        let looked = waiting.min(count);
-        return each(broker, names, dlq, (looked, max), Each::Delete).await;
+        let peeked = waiting.min(count);
+        return each(broker, names, dlq, (peeked, max), Each::Delete).await;
     }
     let deleted = broker.purge(&dlq.queue).await?;
     Ok(Outcome {
@@ -117,9 +117,9 @@ async fn some<B: Broker>(
     outcome: &mut Outcome,
     others: &mut Vec<super::broker::Delivery<B::Handle>>,
 ) -> Result<(), Failure> {
-    let mut looked = 0;
-    while looked < waiting {
-        let wanted = (waiting - looked).min(max.unwrap_or(u64::MAX) - outcome.done);
+    let mut peeked = 0;
+    while peeked < waiting {
+        let wanted = (waiting - peeked).min(max.unwrap_or(u64::MAX) - outcome.done);
         let wanted = usize::try_from(wanted).unwrap_or(BATCH).min(BATCH);
         if wanted == 0 {
             break;
@@ -130,7 +130,7 @@ async fn some<B: Broker>(
         }
         let mut deleted = 0;
         for delivery in taken {
-            looked += 1;
+            peeked += 1;
             if !belongs(names, dlq, &delivery) {
                 others.push(delivery);
                 continue;

@@ -26,14 +26,14 @@ impl Drop for Forward {
 
 /// The way to a host.
 #[derive(Default)]
-pub struct Way {
+pub struct Route {
     /// `None`: connect directly.
     pub forward: Option<Forward>,
     /// Permissions that port-forwards lacked.
     denied: Vec<String>,
 }
 
-impl Way {
+impl Route {
     /// Adds to why the host could not be reached why no port-forward leads to it.
     pub fn explained(&self, why: Failure) -> Failure {
         if self.denied.is_empty() {
@@ -65,9 +65,9 @@ impl From<ApiFailure> for Obstacle {
 ///
 /// # Errors
 /// If the Service has no ready pod, or the API server fails.
-pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<Way, Failure> {
+pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<Route, Failure> {
     let namespaces = [&*cluster.operator_namespace, &*cluster.namespace];
-    let mut way = Way::default();
+    let mut way = Route::default();
     for (namespace, name) in services(host, namespaces) {
         match to_service(cluster, &namespace, &name, port).await {
             Ok(None) => {}

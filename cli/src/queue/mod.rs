@@ -115,7 +115,7 @@ async fn page<B: Broker>(
 ) -> Result<(QueuePage, Vec<String>), Failure> {
     let queue = &names.queue;
     let size = broker.size(queue).await?.ok_or_else(|| missing(queue))?;
-    let looked = match args.peek {
+    let peeked = match args.peek {
         Some(count) => peek::peek(broker, queue, count, args.payload).await?,
         None => peek::Peek::default(),
     };
@@ -123,8 +123,8 @@ async fn page<B: Broker>(
         Some(dlq) => broker.size(&dlq.queue).await?.map(|size| size.waiting),
         None => None,
     };
-    let notes = looked.notes(queue);
-    let page = QueuePage::new(actor, names, size, dead_letters, looked.rows);
+    let notes = peeked.notes(queue);
+    let page = QueuePage::new(actor, names, size, dead_letters, peeked.rows);
     Ok((page, notes))
 }
 
@@ -170,10 +170,10 @@ async fn act<B: Broker>(
     match args.action {
         DlqAction::List => {
             let count = args.max.unwrap_or(LISTED);
-            let looked = peek::peek(broker, &dlq.queue, count, args.payload).await?;
-            let notes = looked.notes(&dlq.queue);
+            let peeked = peek::peek(broker, &dlq.queue, count, args.payload).await?;
+            let notes = peeked.notes(&dlq.queue);
             report.waiting = Some(size.waiting);
-            report.messages = looked.rows;
+            report.messages = peeked.rows;
             Ok((report, notes))
         }
         DlqAction::Redrive => {

@@ -77,7 +77,7 @@ impl MessageRow {
     }
 }
 
-/// Messages that were looked at.
+/// Messages that were peeked at.
 #[derive(Debug, Default)]
 pub struct Peek {
     pub rows: Vec<MessageRow>,
@@ -91,7 +91,7 @@ impl Peek {
         let mut notes = Vec::new();
         if !self.rows.is_empty() {
             notes.push(format!(
-                "the messages are back in {queue}; the broker counts this look as a delivery of each"
+                "the messages are back in {queue}; the broker counts this peek as a delivery of each"
             ));
         }
         if self.relocated > 0 {

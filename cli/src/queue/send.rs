@@ -13,7 +13,7 @@ use super::peek::{MessageRow, put_back};
 use crate::answer::{Answer, Failure};
 
 const POLL: Duration = Duration::from_millis(500);
-/// More waiting messages than this are not searched: a look counts as a delivery of each.
+/// More waiting messages than this are not searched: a peek counts as a delivery of each.
 const SEARCHED: u64 = 200;
 
 /// Where a message was seen.
@@ -58,7 +58,7 @@ pub struct Sent {
 struct End {
     queue: String,
     outcome: Outcome,
-    /// Messages that waited at the last look.
+    /// Messages that waited at the last count.
     known: u64,
     note: Option<String>,
 }

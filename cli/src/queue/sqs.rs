@@ -21,7 +21,7 @@ use crate::answer::Failure;
 
 /// Messages per receive call.
 const BATCH: usize = 10;
-/// Seconds for which a message that is looked at is hidden from consumers, should this program be killed.
+/// Seconds for which a message that is peeked at is hidden from consumers, should this program be killed.
 const HIDDEN: i32 = 60;
 /// Region for servers other than AWS when none is configured.
 const ANY_REGION: &str = "us-east-1";

@@ -43,10 +43,10 @@ fn message(id: &str, actor: &str) -> String {
 #[tokio::test]
 async fn look_changes_neither_order_nor_count() {
     let mut broker = Memory::with(&[("q", &["a", "b", "c"])]);
-    let looked = peek(&mut broker, "q", 2, false).await.unwrap();
-    assert_eq!(looked.rows.len(), 2);
+    let peeked = peek(&mut broker, "q", 2, false).await.unwrap();
+    assert_eq!(peeked.rows.len(), 2);
     assert_eq!(broker.bodies("q"), ["a", "b", "c"]);
-    assert!(looked.rows.iter().all(|row| row.payload.is_none()));
+    assert!(peeked.rows.iter().all(|row| row.payload.is_none()));
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn message_is_written_as_its_fields_are_in_json_and_yaml() {
     }
 }
 
-/// Three looks at a message that may be delivered three times.
+/// Three peeks at a message that may be delivered three times.
 #[tokio::test]
 async fn looks_never_exhaust_the_deliveries_of_a_message() {
     let mut broker = Memory::with(&[("q", &["a", "b"])]);
@@ -340,7 +340,7 @@ fn dlq_args(action: &str) -> DlqArgs {
     }
 }
 
-/// A look that was interrupted hides messages on SQS for a while.
+/// A peek that was interrupted hides messages on SQS for a while.
 #[tokio::test]
 async fn messages_that_others_hold_are_not_reported_as_none() {
     for (action, held, expected) in [

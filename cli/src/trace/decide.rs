@@ -9,7 +9,7 @@ use crate::actor::{condition, status_of};
 use crate::cluster::{has_sidecar, is_ready};
 use crate::queue::QueueState;
 
-/// Objects related an actor, as far as they could be read.
+/// Objects related to an actor, as far as they could be read.
 #[derive(Debug, Default)]
 pub struct RelatedObjects {
     pub pods: Vec<Value>,

@@ -1,4 +1,4 @@
-//! `trace`: the objects related an actor as a tree, each with its state, and what waits for what.
+//! `trace`: the objects related to an actor as a tree, each with its state, and what waits for what.
 
 mod decide;
 mod render;

@@ -6,7 +6,7 @@ use asya_shared::inject::bound::{
     Action, BoundActor, Decision, InjectionReason, PodView, ProbeResult, ReviewPath, decide,
     missing,
 };
-use asya_shared::resolve::Intermediates;
+use asya_shared::resolve::IntermediateOwners;
 use asya_shared::review::{BindingInputs, bound_actor};
 use serde::Serialize;
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub struct Question<'a> {
     pub actors: &'a [KnownActor],
     /// The operator's settings, if known: rules from the fourth on depend on them.
     pub installation: Option<&'a Installation>,
-    pub clusters: Option<&'a Intermediates>,
+    pub clusters: Option<&'a IntermediateOwners>,
     pub offline: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::names::label;
-use asya_shared::resolve::has_incomplete_owners;
+use asya_shared::resolve::has_intermediate_owners;
 use asya_shared::review::{Actor, ProjectedActor};
 use serde_json::{Value, json};
 
@@ -64,9 +64,9 @@ impl KnownActor {
     }
 
     /// Whether its pods refer to objects that must be looked up.
-    pub fn has_incomplete_owners(&self) -> bool {
+    pub fn has_intermediate_owners(&self) -> bool {
         let target = self.actor.as_ref().and_then(|it| it.target.as_ref());
-        target.is_some_and(has_incomplete_owners)
+        target.is_some_and(has_intermediate_owners)
     }
 
     /// The target, as Kind/name.

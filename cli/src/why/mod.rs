@@ -9,7 +9,7 @@ mod subject;
 pub mod testing;
 
 use asya_shared::api::AsyncActor;
-use asya_shared::resolve::{Intermediates, ObjectRef, controller_of};
+use asya_shared::resolve::{IntermediateOwners, ObjectRef, controller_of};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
@@ -57,7 +57,7 @@ struct Gathered {
     operator_namespace: String,
     actors: Vec<KnownActor>,
     installation: Option<Installation>,
-    clusters: Option<Intermediates>,
+    clusters: Option<IntermediateOwners>,
     /// Whether the actors come from files, which say nothing of what has happened to them.
     offline: bool,
     notes: Vec<String>,
@@ -163,7 +163,7 @@ async fn from_cluster(
             })
             .ok(),
     };
-    let clusters = if actors.iter().any(KnownActor::has_incomplete_owners) {
+    let clusters = if actors.iter().any(KnownActor::has_intermediate_owners) {
         ray_clusters(cluster, &namespace)
             .await
             .map_err(|failure| notes.push(format!("RayClusters are unknown: {failure}")))
@@ -185,7 +185,10 @@ async fn from_cluster(
 }
 
 /// The `RayCluster`s of a namespace with their owners: pods of a `RayService` refer to them only (SAFE-30).
-pub async fn ray_clusters(cluster: &Cluster, namespace: &str) -> Result<Intermediates, Failure> {
+pub async fn ray_clusters(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<IntermediateOwners, Failure> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayCluster"));
     let found = cluster.list(&kind, Some(namespace)).await?;
     let named = found.iter().filter_map(|object| {

@@ -20,7 +20,7 @@ pub(super) struct WebhookBinding {
     pub(super) integration: Integration,
     pub(super) pods: PodMatch,
     /// The target's pods may belong to objects that have not been seen yet, so that owners cannot identify all of them.
-    owners_incomplete: bool,
+    has_intermediate_owners: bool,
     required: bool,
     /// Whether the binding has taken effect (`status.boundSince`).
     is_effective: bool,
@@ -49,8 +49,12 @@ pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
         )
     };
     actors.sort_by_cached_key(|actor| age(actor));
-    let owns_target =
-        |actor: &&Arc<ActorRecord>| context.bindings.recipient(&actor.metadata.key).is_none();
+    let owns_target = |actor: &&Arc<ActorRecord>| {
+        context
+            .bindings
+            .older_binding(&actor.metadata.key)
+            .is_none()
+    };
     let owners = actors.iter().filter(owns_target);
     let bindings = owners.filter_map(|actor| WebhookBinding::of(context, actor));
     Some(bindings.collect())
@@ -90,7 +94,7 @@ impl WebhookBinding {
             uid: actor.metadata.uid.clone(),
             integration: Integration::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
-            owners_incomplete: resolve::has_incomplete_owners(target),
+            has_intermediate_owners: resolve::has_intermediate_owners(target),
             required: mode.required,
             is_effective: status.bound_since.is_some(),
             hash: plan.map(|plan| plan.hash().actor.clone()),
@@ -104,7 +108,7 @@ impl WebhookBinding {
             actor: self.key.name.to_string(),
             integration: self.integration,
             pods: self.pods.clone(),
-            owners_incomplete: self.owners_incomplete,
+            has_intermediate_owners: self.has_intermediate_owners,
             policy: if self.required {
                 let verified = is_verified(&self.entry());
                 Policy::Required { verified }
@@ -143,7 +147,7 @@ impl WebhookBinding {
             uid: format!("uid-of-{actor}").into(),
             integration: Integration::Generic,
             pods,
-            owners_incomplete: false,
+            has_intermediate_owners: false,
             required: true,
             is_effective: true,
             hash: hash.map(str::to_owned),

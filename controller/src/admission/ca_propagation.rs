@@ -20,13 +20,13 @@ pub(super) struct PublishableCas {
 
 impl CaPropagation {
     /// `in_every_bundle` are the CAs that every `caBundle` holds now, `previous` those published last, by any leader. A
-    /// new CA is published once it has been in place for `propagation_time`: until then some API server might not
+    /// new CA is published once it has been in place for `propagation_delay`: until then some API server might not
     /// have observed it. If that leaves none, waiting protects nothing, and all are published immediately.
     pub(super) fn publishable(
         &mut self,
         in_every_bundle: &[String],
         previous: &[String],
-        propagation_time: Duration,
+        propagation_delay: Duration,
         now: Instant,
     ) -> PublishableCas {
         self.0.retain(|ca, _| in_every_bundle.contains(ca));
@@ -36,7 +36,7 @@ impl CaPropagation {
         let due = |ca: &String| {
             self.0
                 .get(ca)
-                .map_or(now, |since| *since + propagation_time)
+                .map_or(now, |since| *since + propagation_delay)
         };
         let is_publishable = |ca: &&String| previous.contains(*ca) || due(ca) <= now;
         let (published, pending): (Vec<&String>, Vec<_>) =

@@ -35,7 +35,7 @@ impl WebhookConfigFlags {
         &self,
         service: Option<&str>,
         namespace: &str,
-        propagation_time: Duration,
+        propagation_delay: Duration,
     ) -> Option<WebhookConfigSettings> {
         let is_set = |text: &&str| !text.is_empty();
         let service = service.filter(is_set)?;
@@ -50,7 +50,7 @@ impl WebhookConfigFlags {
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
             replicas: self.webhook_replicas,
-            propagation_time,
+            propagation_delay,
         })
     }
 }

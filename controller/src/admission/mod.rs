@@ -97,7 +97,7 @@ pub struct WebhookConfigSettings {
     /// Desired number of webhook replicas, if known.
     pub replicas: Option<u32>,
     /// How long any API server may take to observe a changed `caBundle` (CERT-4 (3)).
-    pub propagation_time: Duration,
+    pub propagation_delay: Duration,
 }
 
 impl WebhookConfigSettings {
@@ -327,7 +327,7 @@ impl WebhookConfigManager {
         let trusted = self.ca_propagation.publishable(
             &in_every_bundle,
             &self.facts.published_cas(),
-            self.plan.propagation_time,
+            self.plan.propagation_delay,
             Instant::now(),
         );
         let facts = WebhookFacts {

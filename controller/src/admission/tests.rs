@@ -65,7 +65,7 @@ fn manager(
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://webhook:1".to_owned()),
         replicas: None,
-        propagation_time: Duration::from_secs(30),
+        propagation_delay: Duration::from_secs(30),
     };
     let manager = WebhookConfigManager::new(
         plan,

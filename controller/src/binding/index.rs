@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// The oldest actor that shares a target or workload with this one, if that is another actor.
-    pub(super) fn recipient(&self, actor: &Key) -> Option<Key> {
+    pub(super) fn older_binding(&self, actor: &Key) -> Option<Key> {
         let inner = self.inner.lock();
         let own = inner.bindings.get(actor)?;
         let mut candidates = inner.sharing(&own.chain);

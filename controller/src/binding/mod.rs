@@ -123,8 +123,8 @@ impl Bindings {
 
     /// The oldest other actor that binds the same target or shares a workload of it, if it is older than this one
     /// (BIND-45).
-    pub fn recipient(&self, actor: &Key) -> Option<Key> {
-        self.index.recipient(actor)
+    pub fn older_binding(&self, actor: &Key) -> Option<Key> {
+        self.index.older_binding(actor)
     }
 
     /// Sets which pods belong to the actor's target.

@@ -76,19 +76,19 @@ fn deployment(name: &str, version: u32) -> Projected<ForeignRecord> {
 fn older_of_two_actors_owns_a_shared_target_until_deleted() {
     let bindings = Bindings::default();
     assert_eq!(bind(&bindings, &key("young"), "web", LATE), HashSet::new());
-    assert_eq!(bindings.recipient(&key("young")), None);
+    assert_eq!(bindings.older_binding(&key("young")), None);
     assert_eq!(
         bind(&bindings, &key("old"), "web", EARLY),
         [key("young")].into()
     );
-    assert_eq!(bindings.recipient(&key("young")), Some(key("old")));
-    assert_eq!(bindings.recipient(&key("old")), None);
+    assert_eq!(bindings.older_binding(&key("young")), Some(key("old")));
+    assert_eq!(bindings.older_binding(&key("old")), None);
     bind(&bindings, &key("other"), "db", EARLY);
-    assert_eq!(bindings.recipient(&key("other")), None);
+    assert_eq!(bindings.older_binding(&key("other")), None);
     let elsewhere = Key::new("elsewhere", "x");
     bind(&bindings, &elsewhere, "web", EARLY);
     assert_eq!(
-        bindings.recipient(&elsewhere),
+        bindings.older_binding(&elsewhere),
         None,
         "another namespace's target"
     );
@@ -98,7 +98,7 @@ fn older_of_two_actors_owns_a_shared_target_until_deleted() {
         "unchanged"
     );
     assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
-    assert_eq!(bindings.recipient(&key("young")), None);
+    assert_eq!(bindings.older_binding(&key("young")), None);
 }
 
 /// BIND-60, BIND-61
@@ -473,10 +473,10 @@ fn older_of_two_actors_owns_the_pods_of_a_shared_workload() {
     bind(&bindings, &key("old"), "web", EARLY);
     bind(&bindings, &key("young"), "db", LATE);
     bindings.register_target(&key("young"), vec!["db".into(), "set".into()]);
-    assert_eq!(bindings.recipient(&key("young")), None);
+    assert_eq!(bindings.older_binding(&key("young")), None);
     bindings.register_target(&key("old"), vec!["web".into(), "set".into()]);
-    assert_eq!(bindings.recipient(&key("young")), Some(key("old")));
-    assert_eq!(bindings.recipient(&key("old")), None);
+    assert_eq!(bindings.older_binding(&key("young")), Some(key("old")));
+    assert_eq!(bindings.older_binding(&key("old")), None);
     let old = actor_of("Deployment", &key("old"), "web", EARLY);
     assert_eq!(
         bindings.refresh(&key("old"), Some(&old)),
@@ -484,5 +484,5 @@ fn older_of_two_actors_owns_the_pods_of_a_shared_workload() {
         "the other actor is enqueued"
     );
     assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
-    assert_eq!(bindings.recipient(&key("young")), None);
+    assert_eq!(bindings.older_binding(&key("young")), None);
 }

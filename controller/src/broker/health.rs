@@ -167,7 +167,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                     if !reconciled.contains(&actor) {
                         continue;
                     }
-                    if observation.check == QueueCheck::NotClaimedYet {
+                    if observation.check == QueueCheck::NotTaggedYet {
                         if tags == 0 {
                             continue;
                         }
@@ -187,7 +187,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                 info!(%actor, queue, "the queue is missing, so its actor is reconciled");
                 RecheckReason::Missing
             }
-            QueueCheck::Drifted | QueueCheck::NotClaimedYet | QueueCheck::Mismatch { .. } => {
+            QueueCheck::Drifted | QueueCheck::NotTaggedYet | QueueCheck::Mismatch { .. } => {
                 RecheckReason::Changed
             }
         };

@@ -39,7 +39,7 @@ pub enum QueueCheck {
     /// It exists and is usable.
     Ready(ReadyQueue),
     /// It exists and is usable, but [`QueueClient::update`] still has to add this actor's owner tag (QUE-35).
-    NotClaimedYet,
+    NotTaggedYet,
     /// It exists, and [`QueueClient::update`] brings it to the desired state without losing messages.
     Drifted,
     /// It exists, is not usable, and cannot be changed without losing messages (QUE-6).

@@ -139,7 +139,7 @@ impl Rabbitmq {
             Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             Comparison::Matches { .. } if !topology.complete && may_change => QueueCheck::Drifted,
             Comparison::Matches { .. } if topology.ownership != Ownership::Ours && may_change => {
-                QueueCheck::NotClaimedYet
+                QueueCheck::NotTaggedYet
             }
             Comparison::Matches {
                 delivery_limit_inactive,
@@ -176,7 +176,7 @@ impl Rabbitmq {
                 "queue {} has {found}, expected {desired}",
                 queue.names.queue
             ))),
-            QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::NotClaimedYet => {
+            QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::NotTaggedYet => {
                 Err(BrokerError::Throttled(format!(
                     "queue {} is being changed by another client",
                     queue.names.queue

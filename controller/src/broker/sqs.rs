@@ -174,7 +174,7 @@ impl Sqs {
             Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             comparison => match drift_level(&declaration.name, comparison)?.max(dlq) {
                 DriftLevel::InSync => QueueCheck::Ready(ready_queue(&found.url)),
-                DriftLevel::OnlyOwnerTag => QueueCheck::NotClaimedYet,
+                DriftLevel::OnlyOwnerTag => QueueCheck::NotTaggedYet,
                 DriftLevel::Drifted => QueueCheck::Drifted,
             },
         };

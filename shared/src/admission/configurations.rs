@@ -41,7 +41,7 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
             Policy::Required { verified } => {
                 // Only pods known to belong to the binding may fail closed; the integration's entry sends the others
                 // (SAFE-32).
-                if binding.owners_incomplete {
+                if binding.has_intermediate_owners {
                     integrations
                         .entry(binding.integration)
                         .or_default()

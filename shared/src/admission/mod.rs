@@ -97,7 +97,7 @@ pub struct Binding {
     pub pods: PodMatch,
     /// Whether its pods may belong to objects that are not known yet
     /// ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
-    pub owners_incomplete: bool,
+    pub has_intermediate_owners: bool,
     /// The failure policy of its pods.
     pub policy: Policy,
 }

@@ -26,7 +26,7 @@ pub(super) fn plain(namespace: &str, name: &str) -> Binding {
         actor: name.to_owned(),
         integration: Integration::Generic,
         pods: resolver("apps", "Deployment").unresolved_pods(name),
-        owners_incomplete: false,
+        has_intermediate_owners: false,
         policy: Policy::Optional,
     }
 }

@@ -7,7 +7,7 @@ use super::{GroupKind, ObjectRef, OwnerRule, PodMatch, pods_by, resolver};
 use crate::api::{ResolvedTarget, WorkloadRef};
 
 /// Objects of an intermediate kind in one namespace: controller owner by name.
-pub type Intermediates = BTreeMap<Box<str>, Option<ObjectRef>>;
+pub type IntermediateOwners = BTreeMap<Box<str>, Option<ObjectRef>>;
 
 /// The pods of a binding according to status (see [`pods_of`](super::pods_of)), corrected by the intermediate objects
 /// seen in the cache: adds those that the target owns and drops those with another owner.
@@ -15,7 +15,7 @@ pub type Intermediates = BTreeMap<Box<str>, Option<ObjectRef>>;
 pub fn pods_with_intermediates(
     target: &WorkloadRef,
     resolved: Option<&ResolvedTarget>,
-    intermediates: &Intermediates,
+    intermediates: &IntermediateOwners,
 ) -> PodMatch {
     let target_resolver = resolver(target.group(), &target.kind);
     let pods = pods_by(target_resolver, &target.name, resolved);
@@ -39,7 +39,7 @@ pub fn pods_with_intermediates(
 
 /// Whether the target's pods may belong to objects that have not been seen yet.
 #[must_use]
-pub fn has_incomplete_owners(target: &WorkloadRef) -> bool {
+pub fn has_intermediate_owners(target: &WorkloadRef) -> bool {
     let target_resolver = resolver(target.group(), &target.kind);
     target_resolver.intermediate().is_some()
 }

@@ -30,7 +30,7 @@ use serde_json::Value;
 use crate::api::{ResolvedTarget, WorkloadRef};
 
 pub use integration::Integration;
-pub use intermediate::{Intermediates, has_incomplete_owners, pods_with_intermediates};
+pub use intermediate::{IntermediateOwners, has_intermediate_owners, pods_with_intermediates};
 pub use kserve::is_handed_off;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use owned::template;

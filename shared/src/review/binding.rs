@@ -3,7 +3,7 @@
 use super::Actor;
 use crate::config::{Settings, TransportsConfig};
 use crate::inject::bound::{ActorInputs, BoundActor};
-use crate::resolve::{Intermediates, pods_with_intermediates};
+use crate::resolve::{IntermediateOwners, pods_with_intermediates};
 use crate::validate;
 
 /// Inputs besides the actor from which a binding is prepared.
@@ -16,7 +16,7 @@ pub struct BindingInputs<'a> {
     /// Hash of the runtime's scripts (ROLL-8).
     pub scripts_hash: &'a str,
     /// `RayCluster`s of the actor's namespace, if known.
-    pub clusters: Option<&'a Intermediates>,
+    pub clusters: Option<&'a IntermediateOwners>,
 }
 
 /// Prepares a binding for reviews; `None` for a standalone actor, and for a spec that cannot be decoded.
@@ -39,9 +39,11 @@ pub fn bound_actor(actor: &Actor, inputs: &BindingInputs<'_>) -> Option<BoundAct
         settings: inputs.settings,
         scripts_hash: inputs.scripts_hash,
     })?;
-    if let (true, Some(target), Some(clusters)) =
-        (bound.owners_incomplete, &actor.target, inputs.clusters)
-    {
+    if let (true, Some(target), Some(clusters)) = (
+        bound.has_intermediate_owners,
+        &actor.target,
+        inputs.clusters,
+    ) {
         bound.pods = pods_with_intermediates(target, resolved, clusters);
     }
     Some(bound)

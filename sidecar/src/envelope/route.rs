@@ -36,7 +36,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Actors, index, and whether there is a key of later generations.
+    /// Actors, index, and whether there is a key of a later version of the format.
     #[expect(clippy::type_complexity, reason = "read once, above")]
     fn parts(
         written: &'a str,

@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
     fn processors(&self) -> Result<Vec<Duration>> {
         let parts = PARTS.iter();
         parts
-            .map(|part| machine::cpu(self.cluster.part(part)?.pid()))
+            .map(|part| machine::cpu(self.cluster.process(part)?.pid()))
             .collect()
     }
 

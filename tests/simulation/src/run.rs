@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::actions::{PATIENCE, act, delete_all};
+use crate::actions::{CONVERGENCE_TIMEOUT, act, delete_all};
 use crate::clock;
 use crate::convergence;
 use crate::faults::{Fault, Faults};
@@ -137,7 +137,7 @@ async fn check(world: &World) -> Option<String> {
 }
 
 async fn eventually<P: Display>(unmet: impl Fn() -> Vec<P>) -> Option<String> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CONVERGENCE_TIMEOUT;
     loop {
         let unmet = unmet();
         if unmet.is_empty() {

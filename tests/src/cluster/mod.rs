@@ -222,7 +222,7 @@ impl RunningCluster {
             build::ensure(Component::Keda).await?;
         }
 
-        let _beside = scheduling::beside_others().await;
+        let _beside = scheduling::no_measurement().await;
         let folder = Folder::create("c")?;
         let (client_sender, client_receiver) = watch::channel(None);
         let egress = egress::listen(&folder, client_receiver, options.real)?;
@@ -308,7 +308,7 @@ impl RunningCluster {
         keda::unregister(&client).await?;
         keda::remove_crds(&client).await?;
         for name in [keda::ADAPTER, keda::OPERATOR] {
-            self.part(name)?.kill().await;
+            self.process(name)?.kill().await;
         }
         self.processes
             .retain(|process| ![keda::ADAPTER, keda::OPERATOR].contains(&process.name()));
@@ -331,18 +331,18 @@ impl RunningCluster {
         let operator = Operator::install(&self.cluster, values).await?;
         if self.state().real {
             operator.rolled_out().await?;
-            self.know(operator.state(&[], &[]));
+            self.set_operator(operator.state(&[], &[]));
             return Ok(());
         }
         let instance = operator.start("asya-operator-0").await?;
         self.instances.push(instance);
         let webhook = self.webhook.insert(Webhook::start(&operator).await?);
         let state = operator.state(&self.instances, webhook.replicas());
-        self.know(state);
+        self.set_operator(state);
         Ok(())
     }
 
-    fn know(&mut self, operator: OperatorState) {
+    fn set_operator(&mut self, operator: OperatorState) {
         let mut state = self.cluster.state().clone();
         state.operator = Some(operator);
         self.cluster.state = Arc::new(state);
@@ -354,26 +354,26 @@ impl RunningCluster {
         self.instances.iter().chain(replicas).map(Instance::process)
     }
 
-    /// Returns a part by its name (`kube-apiserver`, `rabbitmq`, …).
+    /// Returns a process by its name (`kube-apiserver`, `rabbitmq`, …).
     ///
     /// # Errors
-    /// When the cluster has no such part.
-    pub fn part(&self, name: &str) -> Result<&Process> {
+    /// When the cluster has no such process.
+    pub fn process(&self, name: &str) -> Result<&Process> {
         let found = self.processes.iter().find(|process| process.name() == name);
-        found.ok_or_else(|| Error::Other(format!("this cluster has no part {name}")))
+        found.ok_or_else(|| Error::Other(format!("this cluster has no process {name}")))
     }
 
-    /// Restarts a part that was killed or stopped.
+    /// Restarts a process that was killed or stopped.
     ///
     /// # Errors
-    /// When the cluster has no such part, or it cannot be started.
+    /// When the cluster has no such process, or it cannot be started.
     pub async fn restart(&mut self, name: &str) -> Result<()> {
         let found = self
             .processes
             .iter_mut()
             .find(|process| process.name() == name);
         let process =
-            found.ok_or_else(|| Error::Other(format!("this cluster has no part {name}")))?;
+            found.ok_or_else(|| Error::Other(format!("this cluster has no process {name}")))?;
         process.kill().await;
         *process = Process::start(process.spec().clone()).await?;
         Ok(())

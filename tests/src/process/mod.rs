@@ -204,7 +204,7 @@ impl Process {
     /// The error for a process that exited on its own, with the end of its log.
     #[must_use]
     pub fn death(&self, status: ExitStatus) -> Error {
-        Error::PartDied {
+        Error::ProcessDied {
             name: self.spec.name.clone(),
             status,
             log: self.spec.log.clone().unwrap_or_default(),

@@ -313,7 +313,7 @@ async fn operator_resumes_when_the_api_server_returns() {
         all_running(scenario, &names).await?;
 
         let server = "kube-apiserver";
-        cluster.part(server)?.kill().await;
+        cluster.process(server)?.kill().await;
         cluster.restart(server).await?;
         eventually("the API server answers", CONVERGED, async || {
             scenario

@@ -260,7 +260,7 @@ async fn deletion_waits_for_broker_and_credentials_and_completes_with_the_namesp
         let mut instance = operator.start("operator").await?;
 
         let name = running(scenario, "broker").await?;
-        cluster.part("rabbitmq")?.kill().await;
+        cluster.process("rabbitmq")?.kill().await;
         held(scenario, &name, "cannot be deleted").await?;
         cluster.restart("rabbitmq").await?;
         scenario.actor_gone(&name, LATER).await?;

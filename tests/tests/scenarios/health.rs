@@ -73,13 +73,13 @@ async fn lost_queue_is_recreated_and_lost_broker_is_reported() {
         )
         .await?;
 
-        cluster.part("rabbitmq")?.signal(Signal::STOP);
+        cluster.process("rabbitmq")?.signal(Signal::STOP);
         let actor = scenario
             .actor_status(&name, "TransportError", Duration::from_mins(2))
             .await?;
         let conditions = actor.data["status"]["conditions"].to_string();
         assert!(conditions.contains("BrokerUnreachable"), "{conditions}");
-        cluster.part("rabbitmq")?.signal(Signal::CONT);
+        cluster.process("rabbitmq")?.signal(Signal::CONT);
         scenario
             .actor_status(&name, "Running", Duration::from_mins(2))
             .await?;

@@ -9,7 +9,7 @@ use asya_tests::cluster::{Options, RunningCluster, State};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::process::{Signal, signal};
 
-use asya_tests::scheduling::beside_others;
+use asya_tests::scheduling::no_measurement;
 
 use crate::own_cluster;
 
@@ -29,7 +29,7 @@ impl Drop for Run {
 
 /// `without` are additional flags.
 async fn run(without: &[&str]) -> Run {
-    let _turn = beside_others().await;
+    let _turn = no_measurement().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_asya-cluster"))
         .args(["run", "--no-operator"])
         .args(without)
@@ -177,7 +177,7 @@ async fn killed_api_server_restarts_with_its_data() {
         .kubectl(&["create", "namespace", "kept"])
         .await
         .unwrap();
-    cluster.part("kube-apiserver").unwrap().kill().await;
+    cluster.process("kube-apiserver").unwrap().kill().await;
     assert!(cluster.kubectl(&["get", "namespaces"]).await.is_err());
     cluster.restart("kube-apiserver").await.unwrap();
     let namespaces = eventually("the API server answers", SOON, async || {

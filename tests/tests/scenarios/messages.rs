@@ -112,13 +112,13 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
         tokio::try_join!(restart, senders.publish(2))?;
 
         let outage = async {
-            cluster.part("rabbitmq")?.kill().await;
-            cluster.part("sqs")?.signal(Signal::STOP);
+            cluster.process("rabbitmq")?.kill().await;
+            cluster.process("sqs")?.signal(Signal::STOP);
             for name in &names {
                 scenario.actor_status(name, "TransportError", SOON).await?;
             }
             cluster.restart("rabbitmq").await?;
-            cluster.part("sqs")?.signal(Signal::CONT);
+            cluster.process("sqs")?.signal(Signal::CONT);
             all_running(scenario, &names).await
         };
         tokio::try_join!(outage, senders.publish(3))?;

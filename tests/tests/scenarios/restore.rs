@@ -62,7 +62,7 @@ async fn restored_actor_adopts_its_children() {
 
         instance.stop().await?;
         // Its garbage collector would delete the children of the old actor.
-        cluster.part("kube-controller-manager")?.kill().await;
+        cluster.process("kube-controller-manager")?.kill().await;
         let deployments = scenario.api::<Deployment>();
         let made = deployments.get("phoenix").await?;
         let (before, after) = replace(scenario, &manifest).await?;

@@ -4,20 +4,20 @@
 use std::collections::{HashMap, HashSet};
 
 use asya_shared::key::Key;
-use asya_shared::resolve::{Intermediates, ObjectRef};
+use asya_shared::resolve::{IntermediateOwners, ObjectRef};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// All clusters that the watch has observed.
 #[derive(Debug, Default)]
 pub(super) struct Clusters {
-    by_namespace: HashMap<Box<str>, Intermediates>,
+    by_namespace: HashMap<Box<str>, IntermediateOwners>,
     /// Clusters that the list in progress has not returned yet.
     not_yet_listed: Option<HashSet<Key>>,
 }
 
 impl Clusters {
     /// The clusters of a namespace, with their owners.
-    pub(super) fn of(&self, namespace: &str) -> Option<&Intermediates> {
+    pub(super) fn of(&self, namespace: &str) -> Option<&IntermediateOwners> {
         self.by_namespace.get(namespace)
     }
 

@@ -13,7 +13,7 @@ use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::BoundActor;
 use asya_shared::key::Key;
 use asya_shared::queue_claims::{self, Age, BrokerAddress, Claimants, ClaimedName, Rank};
-use asya_shared::resolve::{ObjectRef, has_incomplete_owners};
+use asya_shared::resolve::{ObjectRef, has_intermediate_owners};
 use asya_shared::review::{BindingInputs, bound_actor};
 use clusters::Clusters;
 use k8s_openapi::jiff::Timestamp;
@@ -59,7 +59,7 @@ struct Inner {
     by_name: HashMap<BrokerAddress, Claimants>,
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
-    owners_incomplete: HashSet<Key>,
+    has_intermediate_owners: HashSet<Key>,
     /// Actors that the list in progress has not returned yet.
     not_yet_listed: Option<HashSet<Key>>,
     synced: bool,
@@ -281,7 +281,7 @@ impl Index {
 
     fn clusters_changed(&self, inputs: &RenderInputs, changed: impl Fn(&str) -> bool) {
         self.render_again(inputs, |binding| {
-            changed(&binding.actor.key.namespace) && has_incomplete_owners(&binding.target)
+            changed(&binding.actor.key.namespace) && has_intermediate_owners(&binding.target)
         });
     }
 
@@ -323,7 +323,7 @@ impl Index {
     }
 
     fn update_clusters_needed(&self, inner: &Inner) {
-        let is_needed = !inner.owners_incomplete.is_empty();
+        let is_needed = !inner.has_intermediate_owners.is_empty();
         self.clusters_needed.send_if_modified(|previous| {
             let changed = *previous != is_needed;
             *previous = is_needed;
@@ -342,8 +342,8 @@ impl Inner {
         }
         let binds = entry.binding.is_some();
         let binding = entry.binding.as_ref();
-        if binding.is_some_and(|binding| has_incomplete_owners(&binding.target)) {
-            self.owners_incomplete.insert(key.clone());
+        if binding.is_some_and(|binding| has_intermediate_owners(&binding.target)) {
+            self.has_intermediate_owners.insert(key.clone());
         }
         self.actors.insert(key.clone(), entry);
         self.rebuild_bindings(key, binds);
@@ -356,7 +356,7 @@ impl Inner {
     }
 
     fn unindex(&mut self, key: &Key) {
-        self.owners_incomplete.remove(key);
+        self.has_intermediate_owners.remove(key);
         let Some(entry) = self.actors.get(key) else {
             return;
         };

@@ -90,7 +90,7 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
     let check = match actor.trim_end_matches("-paused") {
         "gone" => QueueCheck::NotFound,
         "drifted" => QueueCheck::Drifted,
-        "untagged" => QueueCheck::NotClaimedYet,
+        "untagged" => QueueCheck::NotTaggedYet,
         "differs" => QueueCheck::Mismatch {
             desired: String::new(),
             found: String::new(),

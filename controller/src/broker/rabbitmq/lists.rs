@@ -52,7 +52,7 @@ impl Rabbitmq {
             match observation.check {
                 // A queue created or deleted during the listing shifts the pages of others: confirm these results with
                 // a read.
-                QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::NotClaimedYet => {
+                QueueCheck::NotFound | QueueCheck::Drifted | QueueCheck::NotTaggedYet => {
                     self.observe_queue(queue).boxed()
                 }
                 QueueCheck::Ready(_) | QueueCheck::Mismatch { .. } => {

@@ -62,7 +62,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         adopts: Some(HERE.to_owned()),
         ..queue.clone()
     };
-    assert_eq!(check_of(&there, &adopting).await, QueueCheck::NotClaimedYet);
+    assert_eq!(check_of(&there, &adopting).await, QueueCheck::NotTaggedYet);
     there.update(&adopting).await.unwrap();
     assert!(serves(&check_of(&there, &adopting).await));
     assert!(
@@ -176,7 +176,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     }
     assert_eq!(
         check_of(&client, &queue).await,
-        QueueCheck::NotClaimedYet,
+        QueueCheck::NotTaggedYet,
         "it has the operator's bindings"
     );
     client.update(&queue).await.unwrap();
@@ -193,7 +193,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     };
     assert_eq!(
         check_of(&client, &successor).await,
-        QueueCheck::NotClaimedYet
+        QueueCheck::NotTaggedYet
     );
     client.update(&successor).await.unwrap();
     assert!(serves(&check_of(&client, &successor).await));

@@ -254,7 +254,7 @@ async fn resolve_target(
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
-    if let Some(recipient) = bindings.recipient(key) {
+    if let Some(recipient) = bindings.older_binding(key) {
         return Ok(Some(Err(already_bound_fault(&target, &recipient.name))));
     }
     let Some(snapshot) = snapshot else {

@@ -52,7 +52,7 @@ async fn observe_template_handoff(
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
     };
-    let Some(older) = bindings.recipient(key) else {
+    let Some(older) = bindings.older_binding(key) else {
         return Ok(None);
     };
     let state = bindings.read_target(&context.client, &target);

@@ -71,7 +71,7 @@ pub(super) async fn observe(
             target_object.in_template = owns_template && target_object.object == target.workload;
         }
         unbinding.read_availability(context, key, &target).await?;
-        if context.bindings.recipient(key).is_none() {
+        if context.bindings.older_binding(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = Some(target.scaled().clone());
         } else {
@@ -86,7 +86,7 @@ pub(super) async fn observe(
         unbinding.target = Some(target);
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
-    if context.bindings.recipient(key).is_none() {
+    if context.bindings.older_binding(key).is_none() {
         unbinding
             .find_stale_annotations(context, &key.namespace, annotated)
             .await?;
@@ -173,7 +173,7 @@ impl ObservedUnbinding {
         };
         self.scaled = Some(target.scaled().clone());
         let key = &actor.metadata.key;
-        if context.bindings.recipient(key).is_none() {
+        if context.bindings.older_binding(key).is_none() {
             let (objects, _) = read_target_objects(context, key, &target).await?;
             self.objects = objects
                 .into_iter()
@@ -191,7 +191,7 @@ impl ObservedUnbinding {
         key: &Key,
         object: ObjectRef,
     ) -> Result<(), Error> {
-        if context.bindings.recipient(key).is_some() {
+        if context.bindings.older_binding(key).is_some() {
             return Ok(());
         }
         let body = context
@@ -273,7 +273,7 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
         TargetState::NotSynced => TargetLookup::NotSynced,
         // An older actor, which binds the target, waits for the rule.
         TargetState::KindUnavailable(KindAvailability::Forbidden(rule))
-            if bindings.recipient(key).is_none() =>
+            if bindings.older_binding(key).is_none() =>
         {
             let fault = forbidden_fault(&target.kind, &rule);
             TargetLookup::Unresolved(Unresolved::Forbidden(fault.message))
@@ -287,7 +287,7 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
             ),
             // An unresolved target that an older actor binds must not block this deletion.
             Resolution::Waiting(_) | Resolution::Refused(_)
-                if bindings.recipient(key).is_some() =>
+                if bindings.older_binding(key).is_some() =>
             {
                 TargetLookup::NotFound
             }

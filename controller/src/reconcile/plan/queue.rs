@@ -68,12 +68,12 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
             ),
             requeue: Requeue::SlowBackoff,
         }),
-        ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::NotClaimedYet) if creates => {
+        ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::NotTaggedYet) if creates => {
             QueueStep::Update
         }
         ObservedQueue::Checked(QueueCheck::Ready(ready)) => QueueStep::Keep(Some(ready.clone())),
         ObservedQueue::Verified
-        | ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::NotClaimedYet) => {
+        | ObservedQueue::Checked(QueueCheck::Drifted | QueueCheck::NotTaggedYet) => {
             QueueStep::Keep(None)
         }
         ObservedQueue::Checked(QueueCheck::Mismatch {

@@ -28,7 +28,7 @@ pub fn is_removable(observed: Result<QueueObservation, BrokerError>) -> Result<b
             queue.check,
             QueueCheck::Ready(_)
                 | QueueCheck::Drifted
-                | QueueCheck::NotClaimedYet
+                | QueueCheck::NotTaggedYet
                 | QueueCheck::NotFound
         )),
         Err(BrokerError::QueueNameTaken(_)) => Ok(false),
@@ -148,7 +148,7 @@ mod tests {
             let depth = None;
             is_removable(Ok(QueueObservation { check, depth })).unwrap()
         };
-        assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::NotClaimedYet));
+        assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::NotTaggedYet));
         assert!(may_be_deleted(QueueCheck::NotFound));
         let (desired, found) = ("durable=true".to_owned(), "durable=false".to_owned());
         assert!(!may_be_deleted(QueueCheck::Mismatch { desired, found }));

@@ -454,7 +454,7 @@ fn only_pods_of_known_ray_clusters_may_fail_closed() {
         let binding = Binding {
             integration: Integration::Ray,
             pods: crate::resolve::pods_of(&target, Some(&resolved)),
-            owners_incomplete: crate::resolve::has_incomplete_owners(&target),
+            has_intermediate_owners: crate::resolve::has_intermediate_owners(&target),
             ..plain("a", "llm")
         };
         required(binding, true)

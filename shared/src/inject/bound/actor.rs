@@ -9,7 +9,7 @@ use super::plan::{BoundPlan, PlanInputs};
 use super::probe_result::ProbeResult;
 use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
-use crate::resolve::{PodMatch, has_incomplete_owners, pods_of};
+use crate::resolve::{PodMatch, has_intermediate_owners, pods_of};
 use crate::validate::{Subject, Write, check, joined};
 
 /// A binding, with everything that a review needs.
@@ -29,7 +29,7 @@ pub struct BoundActor {
     pub required: bool,
     /// Whether its pods may belong to objects that its own webhook entry does not name yet. The entry of the optional
     /// bindings then sends such pods, too (SAFE-32).
-    pub owners_incomplete: bool,
+    pub has_intermediate_owners: bool,
     /// Whether a dry run allows injection; only relevant while the binding is active.
     pub probe_result: ProbeResult,
     /// Whether, and how, pods are injected.
@@ -99,7 +99,7 @@ impl BoundActor {
             created: inputs.created.cloned(),
             pods: pods_of(binding.target, inputs.resolved),
             required: binding.required,
-            owners_incomplete: has_incomplete_owners(binding.target),
+            has_intermediate_owners: has_intermediate_owners(binding.target),
             probe_result,
             state,
         })
@@ -118,7 +118,7 @@ impl BoundActor {
     /// Whether this actor handles reviews that come in on this path.
     #[must_use]
     pub fn is_served_by(&self, path: ReviewPath) -> bool {
-        path == self.path() || (self.owners_incomplete && path == ReviewPath::Optional)
+        path == self.path() || (self.has_intermediate_owners && path == ReviewPath::Optional)
     }
 
     /// The plan, while the binding is active.

@@ -289,7 +289,7 @@ fn ray_service_clusters_are_matched_by_owner_once_seen() {
         ("rs-x7k2p", Some(None), Some(&known), false),
         ("rs-x7k2p", Some(service("old")), Some(&known), false),
     ] {
-        let seen: Intermediates = seen.into_iter().map(|it| (cluster.into(), it)).collect();
+        let seen: IntermediateOwners = seen.into_iter().map(|it| (cluster.into(), it)).collect();
         let pods = pods_with_intermediates(&target, status, &seen);
         assert_eq!(
             has_workers(&pods, cluster),

@@ -121,7 +121,7 @@ impl Session {
                     while let Ok((receipt, settlement)) = self.settlements.try_recv() {
                         consuming.settle(&connection, &receipt, settlement);
                     }
-                    if consuming.unacknowledged.is_share_of(consuming.prefetch()) {
+                    if consuming.unacknowledged.is_batch_due(consuming.prefetch()) {
                         consuming.acknowledge(&connection);
                     }
                 }

@@ -58,7 +58,7 @@ mod tests {
             (17, 1, &[15], Change::Add(1)),
             (17, 1, &[16], Change::None),
             (17, 0, &[16], Change::Add(1)),
-            // An orphan that is processed for hours keeps no other slot idle.
+            // A message of a cancelled consumer that is processed for hours keeps no other slot idle.
             (8, 7, &[], Change::Add(1)),
             (8, 6, &[1], Change::Add(1)),
             (8, 1, &[1; 6], Change::Add(1)),
@@ -101,7 +101,7 @@ mod tests {
 
     /// SC-31
     #[test]
-    fn orphans_that_are_settled_one_by_one_leave_few_slots_idle_and_few_consumers() {
+    fn draining_messages_that_are_settled_one_by_one_leave_few_slots_idle_and_few_consumers() {
         let (wanted, mut prefetches) = (256, Vec::new());
         for draining in (0..wanted).rev() {
             while let Change::Add(prefetch) = change(wanted, draining, &prefetches) {

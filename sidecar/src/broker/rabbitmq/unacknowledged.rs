@@ -55,7 +55,7 @@ impl Unacknowledged {
 
     /// Whether enough acknowledgements wait to be sent immediately. `prefetch` is that of all consumers
     /// together.
-    pub(super) fn is_share_of(&self, prefetch: usize) -> bool {
+    pub(super) fn is_batch_due(&self, prefetch: usize) -> bool {
         !self.done.is_empty() && self.done.len() >= prefetch / SHARE
     }
 
@@ -134,20 +134,20 @@ mod tests {
     async fn an_acknowledgement_waits_for_a_quarter_of_the_prefetch_and_no_longer_than_a_millisecond()
      {
         let mut all = delivered(5);
-        assert!(!all.is_share_of(1) && all.deadline().is_none());
+        assert!(!all.is_batch_due(1) && all.deadline().is_none());
         all.settle(1, true);
         assert!(
-            all.is_share_of(1),
+            all.is_batch_due(1),
             "with one message in flight nothing is gained"
         );
-        assert!(!all.is_share_of(17));
+        assert!(!all.is_batch_due(17));
         let deadline = all.deadline().expect("one waits");
         assert_eq!(deadline, tokio::time::Instant::now() + DELAY);
         tokio::time::advance(DELAY / 2).await;
         for tag in 2..=4 {
             all.settle(tag, true);
         }
-        assert!(all.is_share_of(17));
+        assert!(all.is_batch_due(17));
         assert_eq!(all.deadline(), Some(deadline));
         all.take_acknowledgements();
         assert_eq!(all.deadline(), None);

@@ -167,7 +167,7 @@ pub fn delete_all(world: &World) {
 }
 
 /// How long a run waits for what it expects.
-pub const PATIENCE: Duration = Duration::from_mins(12);
+pub const CONVERGENCE_TIMEOUT: Duration = Duration::from_mins(12);
 
 fn id(resource: &'static Resource, actor: &Actor) -> Id {
     Id::new(resource, actor.0, actor.1)

@@ -58,7 +58,7 @@ pub fn act(world: &World, action: &Action) -> bool {
 /// A user creates a target, unless it exists.
 fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     let object = owner.object(&id.name, replicas, 1);
-    if owner.syncs() {
+    if owner.is_gitops() {
         let mut manifests = world.owners.manifests.lock();
         manifests.entry(id.clone()).or_insert(object);
         return world.owners.committed.notify_waiters();
@@ -94,7 +94,7 @@ fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
 
 /// A user deletes a target.
 fn delete(world: &World, owner: OwnerKind, id: &Id) {
-    if owner.syncs() {
+    if owner.is_gitops() {
         world.owners.manifests.lock().remove(id);
         world.owners.committed.notify_waiters();
     } else {
@@ -103,7 +103,7 @@ fn delete(world: &World, owner: OwnerKind, id: &Id) {
 }
 
 fn edit(world: &World, owner: OwnerKind, id: &Id, change: impl FnOnce(&mut Value)) {
-    if !owner.syncs() {
+    if !owner.is_gitops() {
         return update(world, id, change);
     }
     if let Some(manifest) = world.owners.manifests.lock().get_mut(id) {

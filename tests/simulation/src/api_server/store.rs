@@ -17,7 +17,7 @@ use super::strategy::{
 };
 use crate::clock;
 
-/// An object's place.
+/// An object's resource, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     /// Its resource.
@@ -51,7 +51,7 @@ impl std::fmt::Display for Id {
 pub struct Change {
     /// The version that it brought.
     pub version: u64,
-    /// The object's place.
+    /// The object's resource, namespace and name.
     pub id: Id,
     /// The object before, if it existed.
     pub before: Option<Arc<Object>>,

@@ -14,7 +14,7 @@ pub(super) fn writer(manager: &str) -> Writer {
     }
 }
 
-/// A server with a namespace, and the place of a `ConfigMap` there.
+/// A server with a namespace, and the id of a `ConfigMap` there.
 pub(super) fn server() -> (ApiServer, Id) {
     let mut server = ApiServer::default();
     server.store.install_crd(&resources::SCALED_OBJECTS);

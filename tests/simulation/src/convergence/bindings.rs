@@ -19,7 +19,7 @@ use crate::world::workloads::is_ready;
 pub struct BindingExpectations<'a> {
     /// The API server's objects.
     pub store: &'a Store,
-    /// The actor's place.
+    /// The actor's resource, namespace and name.
     pub id: &'a Id,
     /// The actor.
     pub actor: &'a Value,
@@ -31,7 +31,7 @@ impl BindingExpectations<'_> {
     /// What is not as the spec asks for.
     #[must_use]
     pub fn unmet(&self) -> Vec<String> {
-        // The breaker (ROLL-5): pods came back without the sidecar, and only another spec ends that.
+        // The rollout halted (ROLL-5): pods came back without the sidecar, and only another spec ends that.
         if self.may_halt && self.condition("Injected") == ("False", "RolloutHalted") {
             return Vec::new();
         }
@@ -43,8 +43,8 @@ impl BindingExpectations<'_> {
             )];
         }
         match self.target() {
-            // Its owner takes from it what is ours, and the operator has given in.
-            Some(target) if owners::is_replaced(&target) && self.has_given_in() => Vec::new(),
+            // Its owner takes from it what is ours, and the operator has yielded.
+            Some(target) if owners::is_replaced(&target) && self.has_yielded() => Vec::new(),
             Some(target) => self.bound(&target).into_iter().collect(),
             None => self.unbound().into_iter().collect(),
         }
@@ -72,7 +72,7 @@ impl BindingExpectations<'_> {
         self.store.get(&id)
     }
 
-    fn has_given_in(&self) -> bool {
+    fn has_yielded(&self) -> bool {
         let conflicts = self.actor["status"]["conflicts"].as_array();
         let mut conflicts = conflicts.into_iter().flatten();
         self.condition("Conflict") == ("True", "BindingConflict")

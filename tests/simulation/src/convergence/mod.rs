@@ -308,7 +308,7 @@ impl Expectations<'_> {
                     continue;
                 }
                 // A binding that restarts no pod keeps the queue from which its pods still receive. So does one that
-                // has given in to another writer.
+                // has yielded to another writer.
                 let conflicts = self.actor["status"]["conflicts"].as_array();
                 let mut conflicts = conflicts.into_iter().flatten();
                 let keeps_pods = self.actor["spec"]["binding"]["rollout"] == "OnRestart"

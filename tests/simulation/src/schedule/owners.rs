@@ -77,7 +77,7 @@ impl Owned {
     /// In a quarter of the runs with owners, the operator may not use the targets of one for a while.
     pub fn rights(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
         let mut owners = self.0.iter().map(|(_, owner)| *owner);
-        let Some(owner) = owners.find(|owner| !owner.syncs()) else {
+        let Some(owner) = owners.find(|owner| !owner.is_gitops()) else {
             return Vec::new();
         };
         if random.u8(..4) > 0 {
@@ -120,7 +120,7 @@ fn spec(random: &mut Rng, actor: &Actor, owner: OwnerKind) -> Value {
         "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
     });
     // The owner's kind says where the model listens.
-    if !owner.syncs() && random.bool() {
+    if !owner.is_gitops() && random.bool() {
         spec["runtime"]["targetURL"] = Value::Null;
     }
     if is_scalable(owner) && random.bool() {
@@ -136,7 +136,7 @@ fn is_scalable(owner: OwnerKind) -> bool {
 
 /// Only a target without an owner in the cluster lets its pod template be written (BIND-17, BIND-18).
 fn binding(random: &mut Rng, owner: OwnerKind) -> Value {
-    if owner.syncs() && random.u8(..3) > 0 {
+    if owner.is_gitops() && random.u8(..3) > 0 {
         return json!({"strategy": "Template", "rollout": null, "required": null});
     }
     json!({

@@ -23,7 +23,7 @@ use crate::faults::Fault;
 
 /// What is reviewed.
 pub struct Review<'a> {
-    /// The object's place.
+    /// The object's resource, namespace and name.
     pub id: &'a Id,
     /// CREATE, UPDATE or DELETE.
     pub operation: &'static str,

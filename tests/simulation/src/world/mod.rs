@@ -55,7 +55,7 @@ pub const BROKERS: [&str; 2] = ["east", "west"];
 pub const ACCESS_KEY: &str = "aws";
 
 /// Within this time of verifying something, the operator may act upon it.
-const VERIFIED: Duration = Duration::from_secs(3);
+const READ_VALID_FOR: Duration = Duration::from_secs(3);
 
 /// How long a process may still read from brokers after another one has become the leader.
 const LAST_READS: Duration = Duration::from_secs(5);
@@ -246,7 +246,10 @@ impl World {
             let objects = self.server.lock().store.objects().clone();
             let mut found = self.found.lock();
             let found = found.entry(process.name.clone()).or_default();
-            while found.front().is_some_and(|(at, _)| at.elapsed() > VERIFIED) {
+            while found
+                .front()
+                .is_some_and(|(at, _)| at.elapsed() > READ_VALID_FOR)
+            {
                 found.pop_front();
             }
             found.push_back((Instant::now(), objects));
@@ -266,7 +269,7 @@ impl World {
         };
         let found = self.found.lock();
         let found = found.get(&process.name).into_iter().flatten();
-        let mut recent = found.filter(|(at, _)| at.elapsed() < VERIFIED);
+        let mut recent = found.filter(|(at, _)| at.elapsed() < READ_VALID_FOR);
         if recent.all(|(_, objects)| why(objects).is_some()) {
             self.violation(format!("{} {what}{now}", process.name));
         }
@@ -403,7 +406,7 @@ impl World {
                 let name = targets::target_name(&id.name);
                 let resources = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
                 let targets = resources.map(|resource| Id::new(resource, &id.namespace, &name));
-                let owned = owners::kind::places(&id.namespace, &name);
+                let owned = owners::kind::ids_of(&id.namespace, &name);
                 self.sidecars_kept
                     .lock()
                     .extend(targets.into_iter().chain(owned));

@@ -52,7 +52,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
             labels: Selector::default(),
             owner,
         },
-        owners_incomplete: false,
+        has_intermediate_owners: false,
         policy,
     };
     let required = rules.into_iter().enumerate();

@@ -36,7 +36,7 @@ async fn actors_wait_for_a_broker_that_is_down_unless_their_namespace_goes() {
             let (name, queue) = with_messages(scenario, &base, policy).await?;
             held.push((name, queue, reason));
         }
-        cluster.part("rabbitmq")?.kill().await;
+        cluster.process("rabbitmq")?.kill().await;
         for (name, _, reason) in &held {
             delete(scenario, name).await?;
             let what = "the broker is reported, and the actor waits";
@@ -68,7 +68,7 @@ async fn actors_wait_for_a_broker_that_is_down_unless_their_namespace_goes() {
         let (name, queue) = with_messages(scenario, "goes", "Drain").await?;
         delete(scenario, &name).await?;
         waits(scenario, &name, "QueueDraining").await?;
-        cluster.part("rabbitmq")?.kill().await;
+        cluster.process("rabbitmq")?.kill().await;
         let namespaces: Api<Namespace> = Api::all(cluster.client());
         let namespace = scenario.namespace();
         namespaces

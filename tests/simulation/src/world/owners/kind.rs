@@ -145,7 +145,7 @@ fn toggle(annotations: &mut Value, key: &str, value: &str) {
 impl OwnerKind {
     /// Whether users commit manifests instead of creating objects.
     #[must_use]
-    pub fn syncs(self) -> bool {
+    pub fn is_gitops(self) -> bool {
         self.resource().is_none()
     }
 }
@@ -177,7 +177,7 @@ pub fn is_bindable(pod: &Value) -> bool {
 
 /// Where the targets of an actor, and what owners make of them, may be.
 #[must_use]
-pub fn places(namespace: &str, name: &str) -> Vec<Id> {
+pub fn ids_of(namespace: &str, name: &str) -> Vec<Id> {
     let own = [OwnerKind::Kserve, OwnerKind::Kaito, OwnerKind::Ray];
     let of_owner = |owner: OwnerKind| {
         let target = Id::new(owner.target(), namespace, name);

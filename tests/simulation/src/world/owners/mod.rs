@@ -1,4 +1,4 @@
-//! Owners of targets: controllers of other systems, each with the write rule that scenarios run on a real API server
+//! Owners of targets: controllers of other systems, each with the reconciler that scenarios run on a real API server
 //! (`asya-owners`, SIM-1, SIM-3, SIM-6, SIM-7). Their calls fail, and they crash, as the operator's do.
 
 pub mod crds;
@@ -58,21 +58,26 @@ impl World {
         for (kind, namespace) in owners {
             let (world, namespace) = (Arc::clone(self), *namespace);
             match kind {
-                OwnerKind::Kserve => tokio::spawn(world.own(*kind, namespace, Kserve)),
-                OwnerKind::Kaito => tokio::spawn(world.own(*kind, namespace, Kaito)),
-                OwnerKind::Ray => tokio::spawn(world.own(*kind, namespace, RayClusters)),
+                OwnerKind::Kserve => tokio::spawn(world.run_owner(*kind, namespace, Kserve)),
+                OwnerKind::Kaito => tokio::spawn(world.run_owner(*kind, namespace, Kaito)),
+                OwnerKind::Ray => tokio::spawn(world.run_owner(*kind, namespace, RayClusters)),
                 OwnerKind::Argo | OwnerKind::Replace => {
                     let replaces = *kind == OwnerKind::Replace;
                     let how = if replaces { Sync::Replace } else { Sync::Apply };
-                    let rule = GitOps::new(&world, namespace, how);
-                    tokio::spawn(world.own(*kind, namespace, rule))
+                    let reconciler = GitOps::new(&world, namespace, how);
+                    tokio::spawn(world.run_owner(*kind, namespace, reconciler))
                 }
             };
         }
     }
 
     /// Runs an owner, and runs it again a while after it has crashed.
-    async fn own(self: Arc<Self>, kind: OwnerKind, namespace: &'static str, rule: impl Reconciler) {
+    async fn run_owner(
+        self: Arc<Self>,
+        kind: OwnerKind,
+        namespace: &'static str,
+        reconciler: impl Reconciler,
+    ) {
         for incarnation in 1_u32.. {
             let process = Arc::new(Process::owner(format!("{kind:?}.{incarnation}")));
             let current = Arc::clone(&process);
@@ -81,7 +86,7 @@ impl World {
             tokio::select! {
                 biased;
                 () = process.death.cancelled() => {}
-                () = self.reconcile_forever(&process, namespace, &rule) => {}
+                () = self.reconcile_forever(&process, namespace, &reconciler) => {}
             }
             self.trace.add(&process.name, "has ended: crashed");
             let mut random = self.seed.rng_for(("restart", &process.name));
@@ -93,10 +98,10 @@ impl World {
         self: &Arc<Self>,
         process: &Arc<Process>,
         namespace: &str,
-        rule: &impl Reconciler,
+        reconciler: &impl Reconciler,
     ) {
         let client = kubernetes::client(self, process);
-        let client = RecordingClient::new(client, namespace, rule.manager()).silent();
+        let client = RecordingClient::new(client, namespace, reconciler.manager()).silent();
         let changed = self.server.lock().store.subscribe(None);
         let mut seen = 0;
         let mut failures = 0_u32;
@@ -110,7 +115,7 @@ impl World {
             ))
             .await;
             let version = self.server.lock().store.version();
-            if let Err(error) = rule.reconcile(&client).await {
+            if let Err(error) = reconciler.reconcile(&client).await {
                 self.trace
                     .add(&process.name, format_args!("failed: {error}"));
                 failures += 1;
@@ -118,15 +123,17 @@ impl World {
                 continue;
             }
             (failures, seen) = (0, seen.max(version));
-            seen = self.next_change(&changed, rule, namespace, seen).await;
+            seen = self
+                .next_change(&changed, reconciler, namespace, seen)
+                .await;
         }
     }
 
-    /// Waits until an object that the rule watches is of another version than this one.
+    /// Waits until an object that the reconciler watches is of another version than this one.
     async fn next_change(
         &self,
         changed: &Notify,
-        rule: &impl Reconciler,
+        reconciler: &impl Reconciler,
         namespace: &str,
         mut seen: u64,
     ) -> u64 {
@@ -135,7 +142,7 @@ impl World {
         loop {
             let (version, is_watched) = {
                 let server = self.server.lock();
-                let kinds = rule.watches();
+                let kinds = reconciler.watches();
                 let of_rule = |id: &Id| {
                     id.namespace == namespace
                         && kinds.iter().any(|it| it.plural == id.resource.plural)
