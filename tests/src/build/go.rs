@@ -11,12 +11,11 @@ const RECIPE: &[u8] = b"1";
 
 const KEDA: &str = "github.com/kedacore/keda/v2";
 
-const COMPONENTS: [&str; 5] = [
+const COMPONENTS: [&str; 4] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
-    "kubectl",
 ];
 
 /// The stock kwok stages that a cluster uses.
@@ -36,6 +35,12 @@ pub(super) async fn control_plane() -> Result<PathBuf> {
         let bin = out.join("bin");
         let binary = bin.join("controlplane").display().to_string();
         go_build(module, &["-o", &binary, "-ldflags", &ldflags, "."]).await?;
+        let kubectl = bin.join("kubectl").display().to_string();
+        go_build(
+            module,
+            &["-o", &kubectl, "-ldflags", &ldflags, "./kubectl"],
+        )
+        .await?;
         link(&bin, "controlplane", &COMPONENTS)
     })
     .await
