@@ -5,8 +5,8 @@
 //! - `Bindings::{register_target, set_pod_match, set_scale_target}` register what the actor depends on before that is
 //!   read, so that no change in between is missed and, if two actors bind one target at the same time, at least one
 //!   observes the other (BIND-45). `binding/reading.rs` remembers the kinds and the target that it has found.
-//! - `UnrecordedQueues::add_maybe_created` lists the queues that an earlier process may have created, before one is looked
-//!   up.
+//! - `UnrecordedQueues::add_maybe_created` lists the queues that an earlier process may have created, before one is
+//!   looked up.
 //!
 //! Everything else that later reconciles should know is returned as data, in
 //! [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).

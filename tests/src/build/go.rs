@@ -36,11 +36,7 @@ pub(super) async fn control_plane() -> Result<PathBuf> {
         let binary = bin.join("controlplane").display().to_string();
         go_build(module, &["-o", &binary, "-ldflags", &ldflags, "."]).await?;
         let kubectl = bin.join("kubectl").display().to_string();
-        go_build(
-            module,
-            &["-o", &kubectl, "-ldflags", &ldflags, "./kubectl"],
-        )
-        .await?;
+        go_build(module, &["-o", &kubectl, "-ldflags", &ldflags, "./kubectl"]).await?;
         link(&bin, "controlplane", &COMPONENTS)
     })
     .await
