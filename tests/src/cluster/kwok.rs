@@ -31,7 +31,7 @@ pub const CONTAINER: &str = "kwok.test/container";
 
 const OWN_STAGES: &str = include_str!("stages.yaml");
 
-/// Starts kwok and `nodes` nodes. NoMeasurement a real node, only pods that tolerate [`real::FAKE_TAINT`] run on them.
+/// Starts kwok and `nodes` nodes. Beside a real node, only pods that tolerate [`real::FAKE_TAINT`] run on them.
 pub(crate) async fn start(
     tools: &Path,
     folder: &Path,

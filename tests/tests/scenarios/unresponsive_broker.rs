@@ -123,7 +123,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         late["config"]["management"]["port"] = json!(proxy.port());
         let operator = Operator::install(&cluster, json!({"transports": {"late": late}})).await?;
         let instance = operator.start("one").await?;
-        // NoMeasurement other scenarios, creating 500 actors takes as long as serving many of them.
+        // Beside other scenarios, creating 500 actors takes as long as serving many of them.
         let alone = exclusive().await;
         proxy.delay((1..=4).map(Duration::from_secs));
         let (names, slow) = actors(scenario, "late", SLOW, "late");

@@ -30,7 +30,7 @@ const HOME: &str = "asya-system";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
 /// No requirement, only far more than that many rounds take on a busy machine.
-const ROUNDS_LIMIT: Duration = Duration::from_secs(60);
+const ROUNDS_LIMIT: Duration = Duration::from_mins(1);
 /// How often pods are created and readiness is read after each repair, too.
 const AFTERWARDS: usize = 10;
 /// Leaves the processors to others between two rounds.
