@@ -140,11 +140,11 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
 
     /// When the scheduler must wake up even without an event.
     fn deadline(&self) -> Instant {
-        let waiting_is_reclaimable = self.lookahead.is_adaptive() && self.lookahead.limit(1) > 0;
+        let requeues_prefetched = self.lookahead.is_adaptive() && self.lookahead.limit(1) > 0;
         let long_call = self
             .slots
             .oldest_call()
-            .filter(|_| waiting_is_reclaimable)
+            .filter(|_| requeues_prefetched)
             .map(|since| since + LONG_CALL);
         let expires = self
             .waiting

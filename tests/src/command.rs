@@ -59,7 +59,7 @@ pub(crate) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
         .find(|found| found.name == container)
         .ok_or_else(|| Error::Other(format!("the pod has no container {container}")))?;
     let mounts = write_mounts(pod, container, host).await?;
-    let moved = |text: &str| rewrite::moved(text, &mounts);
+    let rewritten = |text: &str| rewrite::rewritten(text, &mounts);
     let mut words = container.command.iter().flatten();
     let program = match words.next() {
         Some(word) => program(word, host.bin),
@@ -69,7 +69,7 @@ pub(crate) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
     let mut listening = Listening::new();
     let mut args = Vec::new();
     for word in words.chain(container.args.iter().flatten()) {
-        args.push(on_loopback(&moved(word), &mut listening)?);
+        args.push(on_loopback(&rewritten(word), &mut listening)?);
     }
     let env = environment(container, host).await?;
     Ok(Command {
@@ -77,7 +77,7 @@ pub(crate) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
         args,
         env: env
             .into_iter()
-            .map(|(name, value)| (name, moved(&value)))
+            .map(|(name, value)| (name, rewritten(&value)))
             .collect(),
         listening,
     })

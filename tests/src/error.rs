@@ -22,10 +22,10 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// A part exited on its own.
+    /// A process exited on its own.
     #[error("{name} ended ({status}); the end of its log {}:\n{lines}", .log.display())]
     ProcessDied {
-        /// The part's name.
+        /// The process's name.
         name: String,
         /// Its exit status.
         status: ExitStatus,

@@ -51,7 +51,7 @@ pub fn install_crypto_provider() {
 }
 
 /// Makes SIGINT, SIGTERM and SIGHUP end this process only after every process that it started has ended. Starting the
-/// first part does this, too.
+/// first component does this, too.
 pub fn watch_signals() {
     process::supervisor::watch_signals();
 }

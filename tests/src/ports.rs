@@ -1,4 +1,4 @@
-//! Free loopback ports that are reserved until a part binds them.
+//! Free loopback ports that are reserved until a process binds them.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -38,7 +38,7 @@ pub struct Scenario {
 
 /// What a scenario holds while others may run on the cluster, but no measurement.
 enum Slot {
-    /// Nothing: it has its own cluster, is timed as a whole, or takes no turns.
+    /// Nothing: it has its own cluster, is timed as a whole, or waits for no slot.
     None,
     /// Its slot on the shared cluster.
     Shared(Shared),

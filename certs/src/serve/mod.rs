@@ -45,7 +45,7 @@ pub enum TlsError {
     /// The client CA is not PEM, or cannot sign client certificates.
     #[error("cannot read the client CA: {0}")]
     ClientCa(String),
-    /// The crypto provider lacks a feature, which the tests of a build exclude.
+    /// The crypto provider lacks a feature; tests show that ours has it.
     #[error(transparent)]
     Provider(#[from] rustls::Error),
 }

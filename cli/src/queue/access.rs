@@ -173,7 +173,7 @@ pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Tran
     let Some(transport) = transport else {
         let queue = reported.as_ref().map(|it| it.name.clone());
         let queue = queue.unwrap_or_else(|| format!("asya-{name}"));
-        // The names of the ends differ from it in the actor only.
+        // The names of the end actors' queues differ from it in the actor only.
         let stem = queue.strip_suffix(name).unwrap_or("asya-");
         let sibling = |end: &str| format!("{stem}{end}");
         return Names {

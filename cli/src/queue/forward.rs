@@ -1,4 +1,4 @@
-//! The way to a broker: through a port-forward if it is a Service of the cluster, otherwise directly.
+//! Reaches a broker: through a port-forward if it is a Service of the cluster, otherwise directly.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ impl Drop for Forward {
     }
 }
 
-/// The way to a host.
+/// The port-forward to a host, or why there is none.
 #[derive(Default)]
-pub struct Route {
+pub struct ForwardAttempt {
     /// `None`: connect directly.
     pub forward: Option<Forward>,
     /// Permissions that port-forwards lacked.
     denied: Vec<String>,
 }
 
-impl Route {
-    /// Adds to why the host could not be reached why no port-forward leads to it.
+impl ForwardAttempt {
+    /// Adds why there is no port-forward to the reason why the host could not be reached.
     pub fn explained(&self, why: Failure) -> Failure {
         if self.denied.is_empty() {
             return why;
@@ -65,21 +65,21 @@ impl From<ApiFailure> for Obstacle {
 ///
 /// # Errors
 /// If the Service has no ready pod, or the API server fails.
-pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<Route, Failure> {
+pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<ForwardAttempt, Failure> {
     let namespaces = [&*cluster.operator_namespace, &*cluster.namespace];
-    let mut way = Route::default();
+    let mut attempt = ForwardAttempt::default();
     for (namespace, name) in services(host, namespaces) {
         match to_service(cluster, &namespace, &name, port).await {
             Ok(None) => {}
             Ok(forward) => {
-                way.forward = forward;
+                attempt.forward = forward;
                 break;
             }
-            Err(Obstacle::Denied(why)) => way.denied.push(why),
+            Err(Obstacle::Denied(why)) => attempt.denied.push(why),
             Err(Obstacle::Failed(why)) => return Err(why),
         }
     }
-    Ok(way)
+    Ok(attempt)
 }
 
 /// Forwards a port of a Service; `None` if it does not exist, or has no pods of its own.
@@ -273,12 +273,12 @@ mod tests {
     async fn missing_permission_for_a_service_leaves_the_other_candidates_and_a_direct_connection()
     {
         let asked = Arc::default();
-        let way = forward(&answering(403, &asked), "mq", 5672).await.unwrap();
-        assert!(way.forward.is_none());
+        let attempt = forward(&answering(403, &asked), "mq", 5672).await.unwrap();
+        assert!(attempt.forward.is_none());
         let paths = ["asya-system", "models"]
             .map(|namespace| format!("/api/v1/namespaces/{namespace}/services/mq"));
         assert_eq!(*asked.lock().unwrap(), paths);
-        let text = way.explained(Failure::new("cannot reach it")).to_string();
+        let text = attempt.explained(Failure::new("cannot reach it")).to_string();
         assert!(
             text.starts_with(
                 "cannot reach it; there was no port-forward: you may not get services"

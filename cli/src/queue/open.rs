@@ -52,15 +52,15 @@ pub async fn open(
             ca,
             credentials,
         } => {
-            let way = forward(cluster, host, *port).await?;
-            let address = way.forward.as_ref().map(|it| it.address);
+            let attempt = forward(cluster, host, *port).await?;
+            let address = attempt.forward.as_ref().map(|it| it.address);
             let trust = ca.as_deref().map_or(Trust::System, Trust::Bundle);
             let connecting = connect(host, *port, address, tls.then_some(trust));
             let stream = tokio::time::timeout(timeout, connecting).await;
             let stream = stream.unwrap_or_else(|_| Err(unreachable(host, *port, &"no answer")));
-            let stream = stream.map_err(|why| way.explained(why))?;
+            let stream = stream.map_err(|why| attempt.explained(why))?;
             let broker = RabbitMq::open(stream, credentials, limit, timeout).await?;
-            Ok(Open::RabbitMq(broker, way.forward))
+            Ok(Open::RabbitMq(broker, attempt.forward))
         }
         Server::Sqs(account) => {
             let mut account = account.clone();

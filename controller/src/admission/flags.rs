@@ -30,8 +30,8 @@ pub struct WebhookConfigFlags {
 }
 
 impl WebhookConfigFlags {
-    /// Returns the plan for the webhook behind `service`; `None` if the webhook is not installed.
-    pub fn plan(
+    /// Returns the settings of the webhook behind `service`; `None` if the webhook is not installed.
+    pub fn settings(
         &self,
         service: Option<&str>,
         namespace: &str,
@@ -65,19 +65,23 @@ mod tests {
     use crate::admission::WebhookConfigSettings;
     use crate::app::args::Args;
 
-    fn plan(flags: &[&str]) -> Option<WebhookConfigSettings> {
+    fn settings(flags: &[&str]) -> Option<WebhookConfigSettings> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         let service = args.certificates.webhook_service.as_deref();
-        args.rules.plan(service, "system", Duration::ZERO)
+        args.webhook_configs
+            .settings(service, "system", Duration::ZERO)
     }
 
     /// CFG-4
     #[test]
     fn webhook_is_reached_by_its_service_or_by_a_url() {
-        assert_eq!(plan(&[]), None);
-        assert_eq!(plan(&["--webhook-service=", "--webhook-rules=mine"]), None);
-        assert_eq!(plan(&["--webhook-service=hook"]), None);
-        let by_service = plan(&["--webhook-service=hook", "--webhook-rules=mine"]).unwrap();
+        assert_eq!(settings(&[]), None);
+        assert_eq!(
+            settings(&["--webhook-service=", "--webhook-rules=mine"]),
+            None
+        );
+        assert_eq!(settings(&["--webhook-service=hook"]), None);
+        let by_service = settings(&["--webhook-service=hook", "--webhook-rules=mine"]).unwrap();
         assert_eq!(
             (&*by_service.release, &*by_service.namespace),
             ("mine", "system")
@@ -94,7 +98,7 @@ mod tests {
             "--webhook-rules=mine",
             "--webhook-url=https://h:1",
         ];
-        let by_url = plan(&flags).unwrap();
+        let by_url = settings(&flags).unwrap();
         assert_eq!(by_url.endpoint, Endpoint::Url("https://h:1".to_owned()));
         assert_eq!(by_url.replicas, Some(1));
     }

@@ -108,7 +108,7 @@ impl WebhookConfigSettings {
 
 /// Applies the webhook configurations and the facts `ConfigMap`, as a task of the leader.
 pub struct WebhookConfigManager {
-    plan: WebhookConfigSettings,
+    settings: WebhookConfigSettings,
     trust: Trust,
     context: Arc<Context>,
     mutating: Arc<WebhookConfigs<MutatingWebhookConfiguration>>,
@@ -128,7 +128,7 @@ pub struct WebhookConfigManager {
 impl WebhookConfigManager {
     /// `client` must be fenced, so that only the leader writes.
     pub fn new(
-        plan: WebhookConfigSettings,
+        settings: WebhookConfigSettings,
         trust: Trust,
         client: Client,
         context: Arc<Context>,
@@ -136,17 +136,17 @@ impl WebhookConfigManager {
         tasks: Tasks,
     ) -> Self {
         Self {
-            mutating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
-            validating: Arc::new(WebhookConfigs::new(client.clone(), &plan.release)),
+            mutating: Arc::new(WebhookConfigs::new(client.clone(), &settings.release)),
+            validating: Arc::new(WebhookConfigs::new(client.clone(), &settings.release)),
             owner_roles: Arc::new(OwnerRoleCache::new(
                 client.clone(),
-                &plan.owner_role(),
-                &plan.namespace,
+                &settings.owner_role(),
+                &settings.namespace,
             )),
             injection_probes: InjectionProbes::new(client.clone()),
-            facts: FactsConfigMap::new(client, &plan.namespace, &plan.release),
+            facts: FactsConfigMap::new(client, &settings.namespace, &settings.release),
             ca_propagation: CaPropagation::default(),
-            plan,
+            settings,
             trust,
             context,
             queue,
@@ -243,13 +243,13 @@ impl WebhookConfigManager {
             return Err(format!(
                 "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would delete it when \
                  the operator is uninstalled",
-                self.plan.owner_role()
+                self.settings.owner_role()
             ));
         };
         let settings = Settings {
-            release: self.plan.release.clone(),
-            namespace: self.plan.namespace.clone(),
-            endpoint: self.plan.endpoint.clone(),
+            release: self.settings.release.clone(),
+            namespace: self.settings.namespace.clone(),
+            endpoint: self.settings.endpoint.clone(),
             ca_bundle,
             owner_role,
         };
@@ -327,14 +327,14 @@ impl WebhookConfigManager {
         let trusted = self.ca_propagation.publishable(
             &in_every_bundle,
             &self.facts.published_cas(),
-            self.plan.propagation_delay,
+            self.settings.propagation_delay,
             Instant::now(),
         );
         let facts = WebhookFacts {
             trusted: trusted.fingerprints,
             scripts: Some(self.context.installation.scripts_hash.clone()),
             unreadable,
-            replicas: self.plan.replicas,
+            replicas: self.settings.replicas,
         };
         applied.add(self.facts.publish(facts, owner_role).await?);
         applied.requeue_at(trusted.next_due);

@@ -162,7 +162,7 @@ pub struct Args {
 
     /// Webhook configurations.
     #[command(flatten)]
-    pub rules: WebhookConfigFlags,
+    pub webhook_configs: WebhookConfigFlags,
 
     /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]

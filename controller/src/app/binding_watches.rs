@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::operator::Operator;
-use crate::binding::index::{RequiredWatch, WatchSubject};
+use crate::binding::index::{NeededWatch, WatchSubject};
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, KindAvailability};
@@ -41,7 +41,7 @@ const COALESCE_DELAY: Duration = Duration::from_millis(250);
 pub async fn follow(operator: Operator, client: Client) {
     let bindings = Arc::clone(&operator.context.bindings);
     let mut required = bindings.required_watches();
-    let mut running: BTreeMap<RequiredWatch, JoinSet<()>> = BTreeMap::new();
+    let mut running: BTreeMap<NeededWatch, JoinSet<()>> = BTreeMap::new();
     loop {
         let desired = required.borrow_and_update().clone();
         // Start new watches before stopping old ones, because their objects may overlap.
@@ -65,7 +65,7 @@ pub async fn follow(operator: Operator, client: Client) {
 }
 
 /// Starts the required watches; dropping the set stops them.
-fn start(operator: &Operator, client: &Client, required: &RequiredWatch) -> JoinSet<()> {
+fn start(operator: &Operator, client: &Client, required: &NeededWatch) -> JoinSet<()> {
     let bindings = &operator.context.bindings;
     let mut task = JoinSet::new();
     match &required.subject {

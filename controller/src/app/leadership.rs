@@ -31,7 +31,7 @@ pub struct LeaderTasks {
 }
 
 impl LeaderTasks {
-    /// Configures the tasks from the flags. `certificates` is the plan for the webhook's certificates, if the operator
+    /// Configures the tasks from the flags. `certificates` configures the webhook's certificates, if the operator
     /// manages them.
     pub fn new(
         args: &Args,
@@ -41,20 +41,20 @@ impl LeaderTasks {
     ) -> Self {
         let trust = Trust::default();
         let service = args.certificates.webhook_service.as_deref();
-        let webhook_plan = args.rules.plan(
+        let webhook_settings = args.webhook_configs.settings(
             service,
             &args.namespace,
             args.certificates.webhook_ca_spread,
         );
-        if webhook_plan.is_none() {
+        if webhook_settings.is_none() {
             // Without our own webhook configurations, none can trust another CA.
             trust.report_bundles([]);
         }
         Self {
             manages_crd: args.manage_crds,
-            webhook_configs: webhook_plan.map(|plan| {
+            webhook_configs: webhook_settings.map(|settings| {
                 admission::WebhookConfigManager::new(
-                    plan,
+                    settings,
                     trust.clone(),
                     client.clone(),
                     Arc::clone(&operator.context),
@@ -63,7 +63,7 @@ impl LeaderTasks {
                 )
             }),
             certificates: certificates
-                .map(|plan| CertificateManager::new(plan, trust, client.clone())),
+                .map(|config| CertificateManager::new(config, trust, client.clone())),
         }
     }
 }

@@ -110,7 +110,7 @@ impl Configuration {
         Ok(Self {
             transports: args.installation.transports()?,
             settings: args.installation.settings()?,
-            certificates: args.certificates.plan(&args.namespace)?,
+            certificates: args.certificates.config(&args.namespace)?,
             script: runtime_script(args)?,
         })
     }
@@ -294,8 +294,8 @@ fn namespace(args: &Args) -> &str {
 fn configures_webhook(args: &Args) -> bool {
     let service = args.certificates.webhook_service.as_deref();
     let propagation_delay = args.certificates.webhook_ca_spread;
-    args.rules
-        .plan(service, &args.namespace, propagation_delay)
+    args.webhook_configs
+        .settings(service, &args.namespace, propagation_delay)
         .is_some()
 }
 

@@ -34,7 +34,7 @@ impl ObjectId {
 
 /// A watch that bindings need.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequiredWatch {
+pub struct NeededWatch {
     pub subject: WatchSubject,
     pub scope: Scope,
 }
@@ -53,7 +53,7 @@ pub enum WatchSubject {
 #[derive(Debug)]
 pub(super) struct Index {
     inner: Mutex<Inner>,
-    required_watches: watch::Sender<BTreeSet<RequiredWatch>>,
+    required_watches: watch::Sender<BTreeSet<NeededWatch>>,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl Index {
         affected
     }
 
-    fn publish_watches(&self, watches: BTreeSet<RequiredWatch>) {
+    fn publish_watches(&self, watches: BTreeSet<NeededWatch>) {
         self.required_watches.send_if_modified(|previous| {
             let changed = *previous != watches;
             *previous = watches;
@@ -312,7 +312,7 @@ impl Index {
         matching.cloned().collect()
     }
 
-    pub(super) fn watches(&self) -> watch::Receiver<BTreeSet<RequiredWatch>> {
+    pub(super) fn watches(&self) -> watch::Receiver<BTreeSet<NeededWatch>> {
         self.required_watches.subscribe()
     }
 }
@@ -409,7 +409,7 @@ impl Inner {
         }
     }
 
-    fn watches(&self) -> BTreeSet<RequiredWatch> {
+    fn watches(&self) -> BTreeSet<NeededWatch> {
         let mut namespaces: BTreeMap<WatchSubject, BTreeSet<Arc<str>>> = BTreeMap::new();
         for (key, binding) in &self.bindings {
             let owners = binding.owners.iter().map(|owner| &owner.kind);
@@ -428,7 +428,7 @@ impl Inner {
             } else {
                 names.into_iter().map(Some).collect()
             };
-            scopes.into_iter().map(move |scope| RequiredWatch {
+            scopes.into_iter().map(move |scope| NeededWatch {
                 subject: subject.clone(),
                 scope,
             })

@@ -39,7 +39,7 @@ pub use labelled_pods::LabelledPods;
 pub use targets::{OwnedTemplateFields, TargetSnapshot, TargetState};
 
 use constraints::Constraints;
-use index::{Index, RequiredWatch, WatchSubject};
+use index::{Index, NeededWatch, WatchSubject};
 use kinds::Kind;
 use pods::PodIndex;
 use probe_schedule::ProbeSchedule;
@@ -155,7 +155,7 @@ impl Bindings {
     }
 
     /// Drops the records of a watch that has ended.
-    pub fn forget(&self, ended: &RequiredWatch) {
+    pub fn forget(&self, ended: &NeededWatch) {
         match &ended.subject {
             WatchSubject::Pods => self.uninjected_pods.forget(&ended.scope),
             WatchSubject::Constraints => self.constraints.forget(&ended.scope),
@@ -164,7 +164,7 @@ impl Bindings {
     }
 
     /// Watches that bindings need; the receiver is notified of changes.
-    pub fn required_watches(&self) -> watch::Receiver<BTreeSet<RequiredWatch>> {
+    pub fn required_watches(&self) -> watch::Receiver<BTreeSet<NeededWatch>> {
         self.index.watches()
     }
 

@@ -13,7 +13,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::index::{RequiredWatch, WatchSubject};
+use super::index::{NeededWatch, WatchSubject};
 use super::kinds::Kind;
 use super::objects::ObjectWatch;
 use super::{Bindings, LabelledPods, TargetState};
@@ -108,7 +108,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     let watches = bindings.required_watches();
     let scopes = |kind: &str| -> Vec<Scope> {
         let all = watches.borrow();
-        let is_of_kind = |watch: &&RequiredWatch| match &watch.subject {
+        let is_of_kind = |watch: &&NeededWatch| match &watch.subject {
             WatchSubject::Pods => kind == "Pod",
             WatchSubject::Constraints => kind == "ResourceQuota",
             WatchSubject::Objects(known) => known.group_kind().kind == kind,

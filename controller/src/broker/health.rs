@@ -144,7 +144,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 
     async fn check_transport(&self, transport: &TransportQueues) {
         let queues = transport.queues.iter().map(|checked| checked.queue.clone());
-        let reconciled = unpaused_actors(transport);
+        let unpaused = unpaused_actors(transport);
         let observations = self
             .brokers
             .observe_many(&transport.transport, queues.collect())
@@ -157,14 +157,14 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     self.record_depth(&actor, None);
-                    if reconciled.contains(&actor) {
+                    if unpaused.contains(&actor) {
                         self.actors
                             .enqueue_recheck(&actor, &RecheckReason::Unknown(error));
                     }
                 }
                 Ok(observation) => {
                     self.record_known_depth(&actor, observation.depth);
-                    if !reconciled.contains(&actor) {
+                    if !unpaused.contains(&actor) {
                         continue;
                     }
                     if observation.check == QueueCheck::NotTaggedYet {
@@ -206,12 +206,12 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
     }
 
     async fn count_transport(&self, transport: &TransportQueues) {
-        let active = transport
+        let counted = transport
             .queues
             .iter()
             .filter(|checked| checked.counts_often);
-        let queues: Vec<ActorQueue> = active.map(|checked| checked.queue.clone()).collect();
-        let reconciled = unpaused_actors(transport);
+        let queues: Vec<ActorQueue> = counted.map(|checked| checked.queue.clone()).collect();
+        let unpaused = unpaused_actors(transport);
         if queues.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
             match count {
                 Ok(Count::Unknown) | Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
-                Ok(Count::NotFound) if reconciled.contains(&actor) => {
+                Ok(Count::NotFound) if unpaused.contains(&actor) => {
                     self.actors.enqueue_missing(&actor);
                 }
                 Ok(Count::NotFound) | Err(_) => self.record_depth(&actor, None),
@@ -244,8 +244,8 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 
 /// Actors that are enqueued to check their queues again.
 fn unpaused_actors(transport: &TransportQueues) -> HashSet<Key> {
-    let reconciled = transport.queues.iter().filter(|checked| !checked.is_paused);
-    reconciled.map(|checked| key_of(&checked.queue)).collect()
+    let unpaused = transport.queues.iter().filter(|checked| !checked.is_paused);
+    unpaused.map(|checked| key_of(&checked.queue)).collect()
 }
 
 /// Sleeps for a random part of the interval, so that the operators of many clusters do not hit a shared broker at the

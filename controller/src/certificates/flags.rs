@@ -58,11 +58,11 @@ pub struct TooShort {
 }
 
 impl CertificateFlags {
-    /// Returns the plan for the certificates, if the webhook is installed.
+    /// Returns the configuration of the certificates, if the webhook is installed.
     ///
     /// # Errors
     /// If a lifetime is shorter than what must fit into it.
-    pub fn plan(&self, namespace: &str) -> Result<Option<CertificateConfig>, TooShort> {
+    pub fn config(&self, namespace: &str) -> Result<Option<CertificateConfig>, TooShort> {
         let Some(service) = self.webhook_service.as_deref().filter(|it| !it.is_empty()) else {
             return Ok(None);
         };
@@ -121,24 +121,27 @@ mod tests {
     use crate::app::args::Args;
     use crate::certificates::CertificateConfig;
 
-    fn plan(flags: &[&str]) -> Result<Option<CertificateConfig>, TooShort> {
+    fn config(flags: &[&str]) -> Result<Option<CertificateConfig>, TooShort> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
-        args.certificates.plan("system")
+        args.certificates.config("system")
     }
 
     /// CERT-1
     #[test]
     fn plan_follows_the_documented_defaults() {
-        assert!(plan(&[]).unwrap().is_none());
-        assert!(plan(&["--webhook-service="]).unwrap().is_none());
+        assert!(config(&[]).unwrap().is_none());
+        assert!(config(&["--webhook-service="]).unwrap().is_none());
         let flags = [
             "--webhook-service=hook",
             "--webhook-names=a.example,10.0.0.1",
         ];
-        let plan = plan(&flags).unwrap().unwrap();
-        assert_eq!((&*plan.namespace, &*plan.secret), ("system", "hook-tls"));
-        assert_eq!(plan.check_interval, Duration::from_mins(1));
-        assert!(!plan.by_cert_manager);
+        let config = config(&flags).unwrap().unwrap();
+        assert_eq!(
+            (&*config.namespace, &*config.secret),
+            ("system", "hook-tls")
+        );
+        assert_eq!(config.check_interval, Duration::from_mins(1));
+        assert!(!config.by_cert_manager);
         let names = [
             "hook.system.svc",
             "hook.system.svc.cluster.local",
@@ -146,7 +149,7 @@ mod tests {
             "10.0.0.1",
         ];
         assert_eq!(
-            plan.settings,
+            config.settings,
             Settings::with_defaults(names.map(str::to_owned).into())
         );
     }
@@ -158,9 +161,10 @@ mod tests {
             ("webhook-certificate-life", "3s", "2s"),
             ("webhook-ca-life", "2160h", "2159h"),
         ] {
-            let plan_with = |value| plan(&["--webhook-service=hook", &format!("--{flag}={value}")]);
-            assert!(plan_with(valid).is_ok(), "{flag}");
-            let error = plan_with(invalid).unwrap_err().to_string();
+            let config_with =
+                |value| config(&["--webhook-service=hook", &format!("--{flag}={value}")]);
+            assert!(config_with(valid).is_ok(), "{flag}");
+            let error = config_with(invalid).unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");
         }
     }

@@ -66,7 +66,7 @@ struct SupersededCas {
 
 /// The leader's certificate task.
 pub struct CertificateManager {
-    plan: CertificateConfig,
+    config: CertificateConfig,
     trust: Trust,
     store: Store,
     client: Client,
@@ -88,10 +88,10 @@ pub struct CertificateManager {
 impl CertificateManager {
     /// `client` must pass the fence.
     #[must_use]
-    pub fn new(plan: CertificateConfig, trust: Trust, client: Client) -> Self {
+    pub fn new(config: CertificateConfig, trust: Trust, client: Client) -> Self {
         Self {
-            store: Store::new(client.clone(), &plan.namespace, &plan.secret),
-            plan,
+            store: Store::new(client.clone(), &config.namespace, &config.secret),
+            config,
             trust,
             client,
             stored: Stored::default(),
@@ -106,7 +106,7 @@ impl CertificateManager {
 
     /// Manages the certificates, forever.
     pub async fn run(mut self) {
-        let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
+        let (namespace, name) = (&self.config.namespace, &self.config.secret);
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
         let keys = ca_secret_name(name);
         let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
@@ -126,7 +126,7 @@ impl CertificateManager {
                     }
                     Observation::Unavailable(_) => continue,
                 },
-                observation = keys.next(), if !self.plan.by_cert_manager => match observation {
+                observation = keys.next(), if !self.config.by_cert_manager => match observation {
                     Observation::Current(secret) => {
                         stale |= version(secret.as_deref()) != version(self.stored.ca_secret.as_ref());
                     }
@@ -166,14 +166,14 @@ impl CertificateManager {
             let (data, exists) = (self.stored.data(), self.stored.serving_secret.is_some());
             let (secret, now) = (self.stored.parsed(), Timestamp::now());
             self.request_trust(&secret.cas, now);
-            if self.plan.by_cert_manager {
+            if self.config.by_cert_manager {
                 self.log_leaf_fault(&secret, now);
-                return Ok(self.plan.check_interval);
+                return Ok(self.config.check_interval);
             }
             let trusted_for = self.trust.trusted_for(&secret.cas);
             // Move the CA keys first: versions with a single Secret left them where the webhook reads.
             let step = if self.stored.ca_keys_are_separate() {
-                decide(&secret, trusted_for, &self.plan.settings, now)
+                decide(&secret, trusted_for, &self.config.settings, now)
             } else {
                 Step::Keep
             };
@@ -186,16 +186,16 @@ impl CertificateManager {
                 && self.has_valid_leaf(&secret, now)
                 && !self.is_reachable().await
             {
-                return Ok(REACHABILITY_RETRY.min(self.plan.reachability_deadline));
+                return Ok(REACHABILITY_RETRY.min(self.config.reachability_deadline));
             }
             let trusted = self.trust.trusted_anywhere();
-            let settings = &self.plan.settings;
+            let settings = &self.config.settings;
             let changed = apply_step(&step, &data, &secret, &trusted, settings, now);
             let changed = changed.map_err(|error| error.to_string())?;
             let owner_role = self.trust.owner_role().borrow().clone();
             if !exists && owner_role == Some(OwnerRoleState::Missing) {
                 // Without an owner, nothing would remove the Secret.
-                return Ok(self.plan.check_interval);
+                return Ok(self.config.check_interval);
             }
             let owner = owner_role.as_ref().and_then(OwnerRoleState::owner);
             let is_up_to_date =
@@ -212,7 +212,7 @@ impl CertificateManager {
                 Ok(written) => {
                     self.stored = written;
                     self.last_message = None;
-                    info!(secret = self.plan.secret, %step, "webhook certificates");
+                    info!(secret = self.config.secret, %step, "webhook certificates");
                 }
                 // Continue from what another process wrote, so that nothing is created twice (CERT-2).
                 Err(WriteError::Conflict) => self.read().await?,
@@ -227,7 +227,7 @@ impl CertificateManager {
     /// Whether the webhook's replicas have a certificate that clients accept.
     fn has_valid_leaf(&self, secret: &ParsedSecret, now: Timestamp) -> bool {
         let leaf = secret.leaf.as_ref();
-        leaf.is_ok_and(|leaf| leaf.verify(&self.plan.settings.names, now).is_ok())
+        leaf.is_ok_and(|leaf| leaf.verify(&self.config.settings.names, now).is_ok())
     }
 
     /// Whether a dry run shows that the API server reaches the webhook with the CAs it trusts now, or the deadline for
@@ -237,13 +237,13 @@ impl CertificateManager {
             return true;
         }
         let Err(reason) =
-            reachability::check_webhook_reachable(&self.client, &self.plan.namespace).await
+            reachability::check_webhook_reachable(&self.client, &self.config.namespace).await
         else {
             self.unreachable_since = None;
             return true;
         };
         let since = *self.unreachable_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.plan.reachability_deadline {
+        if since.elapsed() < self.config.reachability_deadline {
             self.warn_once(&format!(
                 "waiting to use the next CA: the API server does not reach the webhook: {reason}"
             ));
@@ -265,17 +265,21 @@ impl CertificateManager {
 
     /// How long to wait when the next step writes nothing.
     fn wait_after(&mut self, step: &Step, trusted_for: Option<Duration>) -> Duration {
-        let interval = self.plan.check_interval;
+        let interval = self.config.check_interval;
         if *step == Step::Keep {
             self.last_message = None;
             return interval;
         }
         if self.last_message.as_deref() != Some(&step.to_string()) {
-            info!(secret = self.plan.secret, %step, "webhook certificates");
+            info!(secret = self.config.secret, %step, "webhook certificates");
             self.last_message = Some(step.to_string());
         }
-        let remaining =
-            trusted_for.map(|elapsed| self.plan.settings.propagation_delay.saturating_sub(elapsed));
+        let remaining = trusted_for.map(|elapsed| {
+            self.config
+                .settings
+                .propagation_delay
+                .saturating_sub(elapsed)
+        });
         remaining.unwrap_or(interval).min(interval)
     }
 
@@ -285,7 +289,7 @@ impl CertificateManager {
             return;
         }
         let bundle: CaBundle = cas.iter().cloned().collect();
-        if self.plan.by_cert_manager {
+        if self.config.by_cert_manager {
             // Old CAs can be kept only once they are known.
             if self.trust.is_known() {
                 self.trust
@@ -299,7 +303,7 @@ impl CertificateManager {
         if is_replaced {
             self.superseded = Some(SupersededCas {
                 cas: trusted,
-                until: Instant::now() + 2 * self.plan.settings.propagation_delay,
+                until: Instant::now() + 2 * self.config.settings.propagation_delay,
             });
         }
         self.superseded
@@ -312,7 +316,8 @@ impl CertificateManager {
     /// Only cert-manager can repair what it issues, so log the fault.
     fn log_leaf_fault(&mut self, secret: &ParsedSecret, now: Timestamp) {
         let leaf = secret.leaf.as_ref().map_err(Clone::clone);
-        let verified = leaf.and_then(|leaf| leaf.verify(&self.plan.settings.names, now).map(drop));
+        let verified =
+            leaf.and_then(|leaf| leaf.verify(&self.config.settings.names, now).map(drop));
         if let Err(fault) = verified {
             self.warn_once(&format!("{fault}; check its cert-manager Certificate"));
         } else {
@@ -322,7 +327,7 @@ impl CertificateManager {
 
     fn warn_once(&mut self, reason: &str) {
         if self.last_message.as_deref() != Some(reason) {
-            let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
+            let (namespace, name) = (&self.config.namespace, &self.config.secret);
             warn!(
                 secret = format!("{namespace}/{name}"),
                 reason, "webhook certificates"

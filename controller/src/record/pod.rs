@@ -59,7 +59,7 @@ pub struct Injection {
     pub by: Box<str>,
     /// Hash of the injected content.
     pub hash: Option<Box<str>>,
-    /// Whether both containers exist. The annotations alone verify nothing: they survive a backup and restore (BIND-8).
+    /// Whether both containers exist. The annotations alone prove nothing: they survive a backup and restore (BIND-8).
     pub intact: bool,
     pub labels: Labels,
 }

@@ -37,7 +37,7 @@ impl Process {
 
     /// A controller that owns targets.
     #[must_use]
-    pub fn owner(name: String) -> Self {
+    pub fn target_controller(name: String) -> Self {
         Self {
             is_target_controller: true,
             ..Self::of(name, false)

@@ -45,7 +45,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// All parts.
+    /// All components.
     pub const ALL: [Self; 11] = [
         Self::ControlPlane,
         Self::Tools,
@@ -60,7 +60,7 @@ impl Component {
         Self::Python,
     ];
 
-    /// The parts that only a real node needs.
+    /// The components that only a real node needs.
     pub const REAL: [Self; 4] = [Self::Node, Self::Dns, Self::Containers, Self::Python];
 
     fn name(self) -> &'static str {

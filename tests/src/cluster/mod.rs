@@ -200,7 +200,8 @@ impl RunningCluster {
     /// Builds missing parts and starts a cluster.
     ///
     /// # Errors
-    /// When a part cannot be built or does not start; the error contains the end of its log. Nothing is left running.
+    /// When a component cannot be built or does not start; the error contains the end of its log. Nothing is left
+    /// running.
     pub async fn start(options: Options) -> Result<Self> {
         crate::install_crypto_provider();
         let control_plane_bin = build::ensure(Component::ControlPlane).await?;
@@ -379,7 +380,7 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Waits until a part or an instance of the operator exits on its own.
+    /// Waits until a process of the cluster or an instance of the operator exits on its own.
     pub async fn death(&self) -> Error {
         let all = self.processes.iter().chain(self.pods());
         let waits: Vec<_> = all

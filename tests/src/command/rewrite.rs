@@ -32,7 +32,7 @@ pub fn expanded(text: &str, known: &[(String, String)]) -> String {
 
 /// Replaces paths in the container by paths on this host. A nested mount takes precedence, and what was replaced stays:
 /// this host's folder may begin like a path in the container.
-pub(super) fn moved(text: &str, mounts: &[(String, String)]) -> String {
+pub(super) fn rewritten(text: &str, mounts: &[(String, String)]) -> String {
     let first = mounts
         .iter()
         .filter_map(|(inside, outside)| Some((text.find(inside.as_str())?, inside, outside)))
@@ -40,6 +40,6 @@ pub(super) fn moved(text: &str, mounts: &[(String, String)]) -> String {
     let Some((at, inside, outside)) = first else {
         return text.to_owned();
     };
-    let rest = moved(&text[at + inside.len()..], mounts);
+    let rest = rewritten(&text[at + inside.len()..], mounts);
     format!("{}{outside}{rest}", &text[..at])
 }

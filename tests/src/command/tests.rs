@@ -1,4 +1,4 @@
-use super::rewrite::{expanded, moved};
+use super::rewrite::{expanded, rewritten};
 use super::{Listening, on_loopback};
 
 #[test]
@@ -58,6 +58,6 @@ fn paths_of_mounts_become_paths_of_this_host() {
         ("/opt/b.py", "/tmp/pod/o/b.py"),
         ("/var/run", "/var/run"),
     ] {
-        assert_eq!(moved(text, &mounts), wanted, "{text}");
+        assert_eq!(rewritten(text, &mounts), wanted, "{text}");
     }
 }

@@ -59,7 +59,7 @@ struct Inner {
     by_name: HashMap<BrokerAddress, Claimants>,
     bindings: HashMap<Box<str>, NamespaceBindings>,
     /// Bindings whose pods depend on `RayCluster`s.
-    has_intermediate_owners: HashSet<Key>,
+    with_intermediate_owners: HashSet<Key>,
     /// Actors that the list in progress has not returned yet.
     not_yet_listed: Option<HashSet<Key>>,
     synced: bool,
@@ -323,7 +323,7 @@ impl Index {
     }
 
     fn update_clusters_needed(&self, inner: &Inner) {
-        let is_needed = !inner.has_intermediate_owners.is_empty();
+        let is_needed = !inner.with_intermediate_owners.is_empty();
         self.clusters_needed.send_if_modified(|previous| {
             let changed = *previous != is_needed;
             *previous = is_needed;
@@ -343,7 +343,7 @@ impl Inner {
         let binds = entry.binding.is_some();
         let binding = entry.binding.as_ref();
         if binding.is_some_and(|binding| has_intermediate_owners(&binding.target)) {
-            self.has_intermediate_owners.insert(key.clone());
+            self.with_intermediate_owners.insert(key.clone());
         }
         self.actors.insert(key.clone(), entry);
         self.rebuild_bindings(key, binds);
@@ -356,7 +356,7 @@ impl Inner {
     }
 
     fn unindex(&mut self, key: &Key) {
-        self.has_intermediate_owners.remove(key);
+        self.with_intermediate_owners.remove(key);
         let Some(entry) = self.actors.get(key) else {
             return;
         };

@@ -211,23 +211,23 @@ pub fn last_conflict_time(entries: &[ConflictStatus]) -> Option<Time> {
     times.max_by_key(|it| it.0)
 }
 
-/// Message about unresolved conflicts; `evicts`: pods that no annotation rolls are evicted (CONF-9).
-pub fn conflict_message(entries: &[ConflictStatus], evicts: bool) -> Option<String> {
+/// Message about unresolved conflicts; `evicts_pods`: pods that no annotation rolls are evicted (CONF-9).
+pub fn conflict_message(entries: &[ConflictStatus], evicts_pods: bool) -> Option<String> {
     let unresolved = entries
         .iter()
         .filter(|entry| ContentionState::from_entry(entry) != ContentionState::Uncontested)
         .filter_map(|entry| Some((entry, part_of(entry)?)));
     let messages: Vec<_> = unresolved
-        .map(|(it, part)| entry_message(it, part, evicts))
+        .map(|(it, part)| entry_message(it, part, evicts_pods))
         .collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
 /// Message about one conflict.
-pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts: bool) -> String {
+pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts_pods: bool) -> String {
     let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {
-        _ if evicts && part == ContestedPart::Roll => String::new(),
+        _ if evicts_pods && part == ContestedPart::Roll => String::new(),
         0 | 1 => String::new(),
         times => format!(" {times} times"),
     };
@@ -236,7 +236,7 @@ pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts: bool) 
         ContentionState::Yielded(_)
     );
     let consequence = match (part, yielded) {
-        (ContestedPart::Roll, true) if evicts => {
+        (ContestedPart::Roll, true) if evicts_pods => {
             "its pods are evicted one by one instead; no action is needed"
         }
         (ContestedPart::Roll, true) => {

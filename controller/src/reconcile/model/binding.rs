@@ -28,7 +28,7 @@ pub struct ObservedBinding {
     /// actor left its fields in the template of this one's target.
     pub template_handoff: Option<TemplateHandoff>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
-    pub template_actor: Option<TemplateActor>,
+    pub template_actor: Option<ActorInTemplate>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
     pub fails_open: Option<bool>,
     /// Dry-run state of the pods; `None` if no dry run is made.
@@ -45,13 +45,13 @@ pub struct ObservedBinding {
 
 /// Another actor whose fields are in the target's pod template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateActor {
+pub struct ActorInTemplate {
     pub name: Box<str>,
     /// It does not remove its fields until it is resumed.
     pub paused: bool,
 }
 
-impl TemplateActor {
+impl ActorInTemplate {
     /// The actor, and what keeps it from removing its sidecar.
     pub fn describe(actor: Option<&Self>) -> String {
         match actor {
@@ -131,7 +131,7 @@ impl Resolved {
     }
 
     /// UID of the other actor whose fields are in the pod template.
-    pub fn other_template_actor(&self, uid: &str) -> Option<&str> {
+    pub fn other_actor_in_template(&self, uid: &str) -> Option<&str> {
         let ownership = self
             .owned_template_fields
             .as_ref()

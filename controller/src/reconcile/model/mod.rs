@@ -1,4 +1,4 @@
-//! Types shared by observe, plan, apply and report.
+//! Types shared by observe, plan, apply and status.
 
 pub mod binding;
 pub mod bound_pods;

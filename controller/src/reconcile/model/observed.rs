@@ -64,7 +64,7 @@ pub struct Observed {
     /// workload.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
-    /// When this observation began. It does not clear queue rechecks that were requested later.
+    /// The rechecks that had been requested when this observation began; later ones stay.
     pub recheck_version: RecheckVersion,
     /// The queues that the actor has or had.
     pub queues: KnownQueues,

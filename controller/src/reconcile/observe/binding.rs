@@ -155,7 +155,7 @@ fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) ->
     hash.is_some() && injection.and_then(|it| it.verified_actor_hash.as_deref()) == hash
 }
 
-/// Dry-run state; `None` if a dry run could verify nothing.
+/// Dry-run state; `None` if a dry run could show nothing.
 fn observe_probe(
     context: &Context,
     actor: &ActorRecord,

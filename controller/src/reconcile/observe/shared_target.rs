@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::binding::TargetState;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
-use crate::reconcile::model::binding::{Resolved, TemplateActor};
+use crate::reconcile::model::binding::{ActorInTemplate, Resolved};
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::record::{ActorRecord, Key};
 
@@ -20,7 +20,7 @@ pub(super) async fn observe(
     strategy: BindingStrategy,
     previous: &AsyncActorStatus,
     target: &Result<Box<Resolved>, Fault>,
-) -> Result<(Option<TemplateActor>, Option<TemplateHandoff>), Error> {
+) -> Result<(Option<ActorInTemplate>, Option<TemplateHandoff>), Error> {
     let resolved = match target {
         Ok(resolved) => resolved,
         Err(fault) if fault.reason == Reason::AlreadyBound => {
@@ -98,7 +98,7 @@ async fn observe_stale_fields(
     let uid = &*actor.metadata.uid;
     let actor_revision = (uid, actor.generation);
     let recipient = TemplateRecipient::from_status(actor_revision, previous, BindingStrategy::Pod);
-    if resolved.other_template_actor(uid).is_none()
+    if resolved.other_actor_in_template(uid).is_none()
         || !recipient.injects
         || actor.annotations.paused
     {
@@ -118,13 +118,13 @@ fn template_actor(
     context: &Context,
     actor: &ActorRecord,
     resolved: &Resolved,
-) -> Option<TemplateActor> {
-    let uid = resolved.other_template_actor(&actor.metadata.uid)?;
+) -> Option<ActorInTemplate> {
+    let uid = resolved.other_actor_in_template(&actor.metadata.uid)?;
     let actors = &context.stores.actors;
     let keys = actors.keys_in(&actor.metadata.key.namespace);
     let mut all = keys.iter().filter_map(|key| actors.get(key));
     let template_actor = all.find(|actor| *actor.metadata.uid == *uid)?;
-    Some(TemplateActor {
+    Some(ActorInTemplate {
         name: template_actor.metadata.key.name.as_ref().into(),
         paused: template_actor.annotations.paused,
     })

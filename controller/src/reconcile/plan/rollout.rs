@@ -22,7 +22,7 @@ use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
 use crate::reconcile::desired::drain::may_replace_pods;
-use crate::reconcile::model::binding::TemplateActor;
+use crate::reconcile::model::binding::ActorInTemplate;
 use crate::reconcile::model::bound_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
@@ -55,12 +55,12 @@ pub(super) fn plan_rollout(
         return None;
     }
     if resolved
-        .other_template_actor(&observed.actor.metadata.uid)
+        .other_actor_in_template(&observed.actor.metadata.uid)
         .is_some()
     {
         // Removing the other sidecar from the pod template replaces the pods, so a rollout before that would restart
         // them twice (BIND-45).
-        let owner = TemplateActor::describe(observed.binding.as_ref()?.template_actor.as_ref());
+        let owner = ActorInTemplate::describe(observed.binding.as_ref()?.template_actor.as_ref());
         return Some(RolloutDecision::wait(format!(
             "the pod template of the target still contains the sidecar of {owner}; its pods are replaced when that is \
              removed"

@@ -22,7 +22,7 @@ use crate::reconcile::model::template_handoff::TemplateHandoff;
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
 pub struct TemplateInputs<'a> {
-    /// The sidecar should be in the template, and the binding is active (BIND-3).
+    /// The sidecar should be in the template, and the binding is in effect (BIND-3).
     pub desired: bool,
     /// The object whose controller also writes the workload.
     pub owner: Option<&'a ObjectRef>,

@@ -30,7 +30,7 @@ pub struct BoundActor {
     /// Whether its pods may belong to objects that its own webhook entry does not name yet. The entry of the optional
     /// bindings then sends such pods, too (SAFE-32).
     pub has_intermediate_owners: bool,
-    /// Whether a dry run allows injection; only relevant while the binding is active.
+    /// Whether a dry run allows injection; only relevant while the binding is in effect.
     pub probe_result: ProbeResult,
     /// Whether, and how, pods are injected.
     pub state: InjectionState,
@@ -121,7 +121,7 @@ impl BoundActor {
         path == self.path() || (self.has_intermediate_owners && path == ReviewPath::Optional)
     }
 
-    /// The plan, while the binding is active.
+    /// The plan, while the binding is in effect.
     #[must_use]
     pub fn plan(&self) -> Option<&BoundPlan> {
         match &self.state {

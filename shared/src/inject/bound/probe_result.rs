@@ -45,22 +45,22 @@ mod tests {
     #[test]
     fn pods_are_admitted_only_with_the_hash_that_a_dry_run_has_verified() {
         let text = |text: &str| Some(text.to_owned());
-        let status = |verified: Option<&str>, refused: Option<&str>| InjectionStatus {
+        let status = |verified: Option<&str>, rejected: Option<&str>| InjectionStatus {
             verified_actor_hash: verified.and_then(text),
-            rejected_actor_hash: refused.and_then(text),
-            message: refused.and_then(|_| text("exceeded quota")),
+            rejected_actor_hash: rejected.and_then(text),
+            message: rejected.and_then(|_| text("exceeded quota")),
             ..InjectionStatus::default()
         };
-        let refused = || ProbeResult::Rejected("exceeded quota".to_owned());
-        for (verified, refusal, expected) in [
+        let rejected = || ProbeResult::Rejected("exceeded quota".to_owned());
+        for (verified, rejection, expected) in [
             (None, None, ProbeResult::Unverified),
             (Some("today"), None, ProbeResult::Verified),
             (Some("earlier"), None, ProbeResult::Unverified),
-            (None, Some("today"), refused()),
-            (Some("earlier"), Some("today"), refused()),
+            (None, Some("today"), rejected()),
+            (Some("earlier"), Some("today"), rejected()),
             (Some("today"), Some("earlier"), ProbeResult::Verified),
         ] {
-            let status = status(verified, refusal);
+            let status = status(verified, rejection);
             assert_eq!(
                 ProbeResult::from_status(Some(&status), "today"),
                 expected,

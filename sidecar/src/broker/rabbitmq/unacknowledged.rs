@@ -34,7 +34,7 @@ impl Unacknowledged {
         self.unsettled.insert(tag, consumer);
     }
 
-    /// Settles a delivery; false if it is not unsettled. One that is not acknowledged is refused by the caller.
+    /// Settles a delivery; false if it is not unsettled. One that is not acknowledged is nacked by the caller.
     pub(super) fn settle(&mut self, tag: u64, acknowledged: bool) -> bool {
         let was_unsettled = self.unsettled.remove(&tag).is_some();
         if was_unsettled && acknowledged {
@@ -95,10 +95,10 @@ mod tests {
         all
     }
 
-    /// SC-72, SC-102: an unsettled delivery is never acknowledged with others, a refused one holds none up.
+    /// SC-72, SC-102: an unsettled delivery is never acknowledged with others, a nacked one holds none up.
     #[tokio::test]
     async fn only_deliveries_below_all_unsettled_ones_share_an_acknowledgement() {
-        for (last, done, refused, expected) in [
+        for (last, done, nacked, expected) in [
             (1, &[] as &[u64], &[] as &[u64], &[] as &[_]),
             (1, &[1], &[], &[One(1)]),
             (3, &[3, 1, 2], &[], &[UpTo(3)]),
@@ -113,17 +113,17 @@ mod tests {
                 assert!(all.settle(*tag, true));
                 assert!(!all.settle(*tag, true), "each once");
             }
-            for tag in refused {
+            for tag in nacked {
                 assert!(all.settle(*tag, false));
             }
             assert_eq!(
                 all.take_acknowledgements(),
                 expected,
-                "{last} {done:?} {refused:?}"
+                "{last} {done:?} {nacked:?}"
             );
             assert_eq!(all.take_acknowledgements(), [], "each once");
             assert_eq!(
-                all.consumers().count() + done.len() + refused.len(),
+                all.consumers().count() + done.len() + nacked.len(),
                 usize::try_from(last).expect("few")
             );
         }

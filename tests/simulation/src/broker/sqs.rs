@@ -13,7 +13,7 @@ use crate::world::ACCESS_KEY;
 pub const TRANSPORTS: [&str; 3] = ["eu-north-1", "eu-south-1", "eu-north-1-other"];
 
 /// What the names of transports of the other account end with, and of the Secret with its access key.
-pub const OTHER: &str = "-other";
+pub const OTHER_ACCOUNT: &str = "-other";
 
 /// What the name of a dead letter queue ends with.
 pub const DLQ_SUFFIX: &str = "-dlq";
@@ -30,8 +30,8 @@ pub const LAG: Duration = Duration::from_mins(1);
 /// Region and access key of a transport.
 #[must_use]
 pub fn location(transport: &str) -> (&str, String) {
-    match transport.strip_suffix(OTHER) {
-        Some(region) => (region, format!("{ACCESS_KEY}{OTHER}")),
+    match transport.strip_suffix(OTHER_ACCOUNT) {
+        Some(region) => (region, format!("{ACCESS_KEY}{OTHER_ACCOUNT}")),
         None => (transport, ACCESS_KEY.to_owned()),
     }
 }
@@ -39,7 +39,11 @@ pub fn location(transport: &str) -> (&str, String) {
 /// The transport with this region and access key.
 #[must_use]
 pub fn transport(region: &str, key: &str) -> String {
-    let other = if key.ends_with(OTHER) { OTHER } else { "" };
+    let other = if key.ends_with(OTHER_ACCOUNT) {
+        OTHER_ACCOUNT
+    } else {
+        ""
+    };
     format!("{region}{other}")
 }
 
@@ -140,7 +144,7 @@ impl Sqs {
     #[must_use]
     pub fn new(transport: &str) -> Self {
         let (region, key) = location(transport);
-        let is_other = key.ends_with(OTHER);
+        let is_other = key.ends_with(OTHER_ACCOUNT);
         Self {
             region: region.to_owned(),
             account: if is_other {

@@ -31,7 +31,7 @@ use crate::api_server::resources;
 use crate::api_server::store::{Change, Id, Objects, Store};
 use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
-use crate::broker::sqs::{OTHER, TRANSPORTS};
+use crate::broker::sqs::{OTHER_ACCOUNT, TRANSPORTS};
 use crate::faults::Faults;
 use crate::installation::RELEASE;
 use crate::process::Process;
@@ -139,7 +139,7 @@ impl World {
             .create(&role, json!({"metadata": {}}), &writer("helm"));
         server.applies_while_terminating = seed.rng_for("Kubernetes version").bool();
         keda::install(&mut server.store);
-        for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER}")] {
+        for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER_ACCOUNT}")] {
             let id = Id::new(&resources::SECRETS, OPERATOR_NAMESPACE, name);
             let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
             let secret = json!({"metadata": {}, "data": data});

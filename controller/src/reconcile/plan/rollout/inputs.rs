@@ -27,7 +27,7 @@ pub struct RolloutInputs<'a> {
     pub rollout_policy: BindingRollout,
     /// Replace them now, whatever `rollout_policy` says.
     pub roll_now: bool,
-    /// The binding is active: new pods get the sidecar (BIND-3).
+    /// The binding is in effect: new pods get the sidecar (BIND-3).
     pub in_effect: bool,
     /// The URL of the model server is known.
     pub has_url: bool,

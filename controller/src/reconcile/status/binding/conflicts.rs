@@ -31,7 +31,7 @@ pub(super) fn set_binding_conflicts(
     now: Timestamp,
 ) -> ConflictReport {
     let uid = observed.resolved().and_then(|it| it.uid());
-    let evicts = evicts(observed);
+    let evicts_pods = evicts_pods(observed);
     status.template = match &*outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
         TemplateOutcome::GivenUp(_) => None,
@@ -53,11 +53,11 @@ pub(super) fn set_binding_conflicts(
     status.conflict_count = Some(history::total_conflicts(&conflicts));
     status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
-        let text = history::entry_message(entry, part_of(entry)?, evicts);
+        let text = history::entry_message(entry, part_of(entry)?, evicts_pods);
         Some((EventReason::BindingConflict, text))
     });
     let report = ConflictReport {
-        message: history::conflict_message(&conflicts, evicts),
+        message: history::conflict_message(&conflicts, evicts_pods),
         requeues: requeues(outcome).collect(),
         events: events.collect(),
     };
@@ -131,7 +131,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
         .collect()
 }
 
-fn evicts(observed: &Observed) -> bool {
+fn evicts_pods(observed: &Observed) -> bool {
     let warnings = observed.resolved().map(|it| it.target.warnings.iter());
     let mut warnings = warnings.into_iter().flatten();
     warnings.any(|warning| warning.reason == FindingReason::UnknownOwner)

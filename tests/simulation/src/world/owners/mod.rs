@@ -79,7 +79,9 @@ impl World {
         reconciler: impl Reconciler,
     ) {
         for incarnation in 1_u32.. {
-            let process = Arc::new(Process::owner(format!("{kind:?}.{incarnation}")));
+            let process = Arc::new(Process::target_controller(format!(
+                "{kind:?}.{incarnation}"
+            )));
             let current = Arc::clone(&process);
             self.owners.current.lock().insert(kind, current);
             self.trace.add(&process.name, "starts");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bound;
 use crate::binding::OwnedTemplateFields;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::model::binding::{ObservedBinding, Resolved, TemplateActor};
+use crate::reconcile::model::binding::{ActorInTemplate, ObservedBinding, Resolved};
 use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
@@ -127,7 +127,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         }
     };
     let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
-    let owner = |paused| TemplateActor {
+    let owner = |paused| ActorInTemplate {
         name: "other".into(),
         paused,
     };
