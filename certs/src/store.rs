@@ -109,7 +109,7 @@ impl Store {
         })
     }
 
-    /// Writes each changed Secret, if it is still as in `before`, and returns both as written. Sets `owner` as their
+    /// Writes each changed Secret, if it is still as in `previous`, and returns both as written. Sets `owner` as their
     /// owner reference; without it, keeps existing owners. Writes the CA keys first, so that the serving Secret never
     /// names a CA whose key is not stored.
     ///

@@ -162,13 +162,13 @@ impl CountingProxy {
         Self::start(&cluster.rabbitmq()?.management_url(), None).await
     }
 
-    async fn start(upstream: &str, authority: Option<&Path>) -> Result<Self> {
+    async fn start(upstream: &str, ca_file: Option<&Path>) -> Result<Self> {
         crate::install_crypto_provider();
         // No timeout, since watches are long-lived.
         let mut client = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
-        if let Some(path) = authority {
+        if let Some(path) = ca_file {
             let pem = std::fs::read(path).context(format_args!("read {}", path.display()))?;
             client = client.tls_certs_only([reqwest::Certificate::from_pem(&pem)?]);
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Backend, Cluster};
 use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, check, eventually};
-use crate::pki::{Authority, Use};
+use crate::pki::{TestCa, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
@@ -163,7 +163,7 @@ async fn install_crds(client: &Client, folder: &Path) -> Result<()> {
 
 fn write_certificates(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
-    let authority = Authority::new("keda-ca")?;
+    let authority = TestCa::new("keda-ca")?;
     authority.write(folder, "ca")?;
     // One certificate for both, since the adapter is a client of the operator.
     let service = format!("{SERVICE}.{NAMESPACE}.svc");

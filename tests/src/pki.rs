@@ -22,13 +22,13 @@ pub enum Use {
 
 /// A certificate authority.
 #[derive(Debug)]
-pub struct Authority {
+pub struct TestCa {
     pem: String,
     key_pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl TestCa {
     /// Creates an authority with a new key.
     ///
     /// # Errors

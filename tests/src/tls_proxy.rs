@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::{Context, Error, Result};
-use crate::pki::{Authority, Use};
+use crate::pki::{TestCa, Use};
 
 /// A proxy on a loopback port, with a certificate signed by its own CA; stops when dropped.
 pub struct TlsProxy {
@@ -34,7 +34,7 @@ impl TlsProxy {
         let listener = listener.context("listen for TLS")?;
         let port = listener.local_addr().context("listen for TLS")?.port();
         let name = format!("tls-{port}");
-        let authority = Authority::new("a private authority")?;
+        let authority = TestCa::new("a private authority")?;
         authority.issue(folder, &name, "localhost", &["localhost"], Use::Server)?;
         let read = |kind: &str| {
             let path = folder.join(format!("{name}.{kind}"));

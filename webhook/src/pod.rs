@@ -53,13 +53,13 @@ impl PodReviewer {
         let Some(Ok(pod)) = pod else {
             return unreadable(path);
         };
-        let policy = if path == EndpointPath::RequiredPods {
+        let review_path = if path == EndpointPath::RequiredPods {
             ReviewPath::Required
         } else {
             ReviewPath::Optional
         };
         let pod = pod.with_dry_run(request.is_dry_run());
-        let decision = decide(bindings.iter().map(AsRef::as_ref), policy, &pod);
+        let decision = decide(bindings.iter().map(AsRef::as_ref), review_path, &pod);
         outcome(path, decision, &pod, request.is_dry_run())
     }
 }
@@ -81,7 +81,7 @@ fn unreadable(path: EndpointPath) -> ReviewOutcome {
 }
 
 fn outcome(
-    served: EndpointPath,
+    path: EndpointPath,
     decision: Decision<'_>,
     pod: &PodView<'_>,
     dry_run: bool,
@@ -107,7 +107,7 @@ fn outcome(
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
                 return ReviewOutcome {
-                    response: served.fallback_response("cannot encode the patch"),
+                    response: path.fallback_response("cannot encode the patch"),
                     reason: ReviewReason::Panicked,
                     event: None,
                 };

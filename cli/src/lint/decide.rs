@@ -148,16 +148,16 @@ impl<'a> Checked<'a> {
     /// Returns whether the actor fits the schema.
     fn check_schema(&self, schema: &Value, findings: &mut Vec<Finding>) -> bool {
         let mut found =
-            schema::misfits(&schema["properties"]["spec"], &self.object["spec"], "spec");
-        let mut misfit = |path: &str, problem: String| {
+            schema::violations(&schema["properties"]["spec"], &self.object["spec"], "spec");
+        let mut violation = |path: &str, problem: String| {
             let path = path.to_owned();
-            found.push(schema::Misfit { path, problem });
+            found.push(schema::SchemaViolation { path, problem });
         };
         if self.object["apiVersion"] != VERSION {
-            misfit("apiVersion", format!("unknown version; use {VERSION}"));
+            violation("apiVersion", format!("unknown version; use {VERSION}"));
         }
         if self.name.is_empty() {
-            misfit("metadata.name", "is required".to_owned());
+            violation("metadata.name", "is required".to_owned());
         }
         findings.extend(found.iter().map(|it| {
             Finding::new(

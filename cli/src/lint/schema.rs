@@ -9,25 +9,25 @@ const ALIKE: f64 = 0.75;
 
 /// A field that does not fit the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SchemaViolation {
     pub path: String,
     pub problem: String,
 }
 
 /// Everything in `value` that does not fit.
-pub fn misfits(schema: &Value, value: &Value, path: &str) -> Vec<Misfit> {
+pub fn violations(schema: &Value, value: &Value, path: &str) -> Vec<SchemaViolation> {
     let mut found = Vec::new();
     check(schema, value, path, &mut found);
     found
 }
 
-fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<Misfit>) {
+fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<SchemaViolation>) {
     if value.is_null() && schema["nullable"] == true {
         return;
     }
     let problem = type_problem(schema, value).or_else(|| limit_problem(schema, value));
     if let Some(problem) = problem {
-        found.push(Misfit {
+        found.push(SchemaViolation {
             path: path.to_owned(),
             problem,
         });
@@ -49,14 +49,20 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut Vec<Misfit>) {
     }
 }
 
-fn check_field(schema: &Value, name: &str, field: &Value, path: &str, found: &mut Vec<Misfit>) {
+fn check_field(
+    schema: &Value,
+    name: &str,
+    field: &Value,
+    path: &str,
+    found: &mut Vec<SchemaViolation>,
+) {
     let at = child(path, name);
     if let Some(known) = schema["properties"].get(name) {
         check(known, field, &at, found);
     } else if schema["additionalProperties"].is_object() {
         check(&schema["additionalProperties"], field, &at, found);
     } else if is_closed(schema) {
-        found.push(Misfit {
+        found.push(SchemaViolation {
             problem: unknown_field(schema, name),
             path: at,
         });
@@ -69,11 +75,11 @@ fn is_closed(schema: &Value) -> bool {
     schema["properties"].is_object() && !keeps_unknown && schema["additionalProperties"] != true
 }
 
-fn check_required(schema: &Value, value: &Value, path: &str, found: &mut Vec<Misfit>) {
+fn check_required(schema: &Value, value: &Value, path: &str, found: &mut Vec<SchemaViolation>) {
     let required = schema["required"].as_array().into_iter().flatten();
     for name in required.filter_map(Value::as_str) {
         if value.get(name).is_none() {
-            found.push(Misfit {
+            found.push(SchemaViolation {
                 path: child(path, name),
                 problem: "is required".to_owned(),
             });
@@ -181,7 +187,7 @@ mod tests {
 
     fn of_spec(spec: &Value) -> Vec<String> {
         let schema = asya_crds::evaluable_schema().unwrap();
-        let found = misfits(&schema["properties"]["spec"], spec, "spec");
+        let found = violations(&schema["properties"]["spec"], spec, "spec");
         found
             .into_iter()
             .map(|it| format!("{}: {}", it.path, it.problem))
@@ -219,7 +225,7 @@ mod tests {
         for case in cases.iter().filter(|it| it.refusal.is_none()) {
             let spec = &case.new["spec"];
             assert_eq!(
-                misfits(&schema["properties"]["spec"], spec, "spec"),
+                violations(&schema["properties"]["spec"], spec, "spec"),
                 [],
                 "{spec}"
             );

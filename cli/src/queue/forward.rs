@@ -65,7 +65,11 @@ impl From<ApiFailure> for Obstacle {
 ///
 /// # Errors
 /// If the Service has no ready pod, or the API server fails.
-pub async fn forward(cluster: &Arc<Cluster>, host: &str, port: u16) -> Result<ForwardAttempt, Failure> {
+pub async fn forward(
+    cluster: &Arc<Cluster>,
+    host: &str,
+    port: u16,
+) -> Result<ForwardAttempt, Failure> {
     let namespaces = [&*cluster.operator_namespace, &*cluster.namespace];
     let mut attempt = ForwardAttempt::default();
     for (namespace, name) in services(host, namespaces) {
@@ -278,7 +282,9 @@ mod tests {
         let paths = ["asya-system", "models"]
             .map(|namespace| format!("/api/v1/namespaces/{namespace}/services/mq"));
         assert_eq!(*asked.lock().unwrap(), paths);
-        let text = attempt.explained(Failure::new("cannot reach it")).to_string();
+        let text = attempt
+            .explained(Failure::new("cannot reach it"))
+            .to_string();
         assert!(
             text.starts_with(
                 "cannot reach it; there was no port-forward: you may not get services"

@@ -1,4 +1,4 @@
-//! Probes, that is dry-runs, a pod of each required binding, and makes its entry fail closed only after the pod has
+//! Probes a pod of each required binding by a dry run, and makes its entry fail closed only after the pod has
 //! come back injected (CFG-8). Until then nothing shows that the API server reaches the webhook, trusts it, and gets
 //! from it what this actor's pods need.
 

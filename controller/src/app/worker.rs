@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// FW-28: actors that a broker failed together must not return to it together.
+    /// FW-28: actors whose calls failed in one outage must not retry at the same moment.
     #[test]
     fn slow_backoff_is_jittered() {
         let delays: Vec<_> = (0..100)

@@ -18,7 +18,7 @@ pub struct Trust {
     desired: Arc<watch::Sender<Option<CaBundle>>>,
     /// When `desired` last changed; `None` before the first time.
     desired_since: Arc<Mutex<Option<Instant>>>,
-    found: Arc<watch::Sender<Option<ObservedTrust>>>,
+    observed: Arc<watch::Sender<Option<ObservedTrust>>>,
     /// The owner of the configurations and of the Secret; `None` until it is known.
     owner_role: Arc<watch::Sender<Option<OwnerRoleState>>>,
 }
@@ -111,7 +111,7 @@ impl Trust {
     /// there are none.
     pub fn report_bundles<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
         let observed = ObservedTrust::from_bundles(bundles);
-        self.found.send_if_modified(|previous| {
+        self.observed.send_if_modified(|previous| {
             let is_new = !previous
                 .as_ref()
                 .is_some_and(|it| it.has_same_cas(&observed));
@@ -144,18 +144,18 @@ impl Trust {
 
     /// Notifies of changes in what the configurations trust.
     pub(super) fn subscribe_observed(&self) -> watch::Receiver<Option<ObservedTrust>> {
-        self.found.subscribe()
+        self.observed.subscribe()
     }
 
     /// Whether it is known what the configurations trust.
     pub(super) fn is_known(&self) -> bool {
-        self.found.borrow().is_some()
+        self.observed.borrow().is_some()
     }
 
     /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. At most since the
     /// bundle was requested, because a configuration may be created at any time.
     pub(super) fn trusted_for(&self, cas: &[Certificate]) -> Option<Duration> {
-        let observed = self.found.borrow();
+        let observed = self.observed.borrow();
         let observed = observed.as_ref()?;
         let everywhere = observed.everywhere.as_ref();
         let trusted = everywhere.is_none_or(|all| cas.iter().all(|it| all.contains(it)));
@@ -166,13 +166,13 @@ impl Trust {
 
     /// Whether no configuration has a `caBundle`, as far as is known.
     pub(super) fn has_no_bundles(&self) -> bool {
-        let observed = self.found.borrow();
+        let observed = self.observed.borrow();
         observed.as_ref().is_none_or(|it| it.everywhere.is_none())
     }
 
     /// The CAs in at least one `caBundle`.
     pub(super) fn trusted_anywhere(&self) -> Vec<Certificate> {
-        let observed = self.found.borrow();
+        let observed = self.observed.borrow();
         observed
             .as_ref()
             .map(|it| it.anywhere.clone())

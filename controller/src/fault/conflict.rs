@@ -13,10 +13,10 @@ const UID: &str = "metadata.uid";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// Another field manager owns a field of an apply without force. The conflict is recorded in status, and the field
-    /// is applied again with backoff (`reconcile/contention.rs`, CONF-7). Exceptions: while an actor is deleted, it
-    /// blocks unbinding and is tried again after 10 s (`reconcile/apply/unbind.rs`); an informational annotation is not
-    /// written (`annotate_with_actor` in `reconcile/apply/foreign_fields.rs`, BIND-47); and where a write only gives up
-    /// fields, it means stale data, as [`Self::Stale`].
+    /// is applied again with backoff (`reconcile/contention.rs`, CONF-7). Exceptions: while an actor is deleted, the
+    /// conflict blocks unbinding and is tried again after 10 s (`reconcile/apply/unbind.rs`); an informational
+    /// annotation is not written (`annotate_with_actor` in `reconcile/apply/foreign_fields.rs`, BIND-47); and where a
+    /// write only gives up fields, it means stale data, as [`Self::Stale`].
     FieldManager(OwnedField),
     /// The object was changed or replaced after it was read: reconcile again.
     Stale,

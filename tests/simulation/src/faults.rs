@@ -49,7 +49,7 @@ pub struct Faults {
     injected: Mutex<BTreeMap<String, Fault>>,
 }
 
-/// The writes that are on their way when a replica loses its lease take effect before another may lead.
+/// Milliseconds that a slow write takes at most: less than another replica waits before it leads.
 const SLOW_WRITE: u64 = 2_500;
 
 impl Faults {

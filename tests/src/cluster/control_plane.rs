@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
-use crate::pki::{self, Authority, Use};
+use crate::pki::{self, TestCa, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 use crate::real;
@@ -117,7 +117,7 @@ fn write_file(path: &Path, text: &str) -> Result<()> {
 }
 
 fn write_certificates(folder: &Path, real: bool) -> Result<()> {
-    let authority = Authority::new("test-ca")?;
+    let authority = TestCa::new("test-ca")?;
     authority.write(folder, "ca")?;
     let mut hosts = vec![
         "127.0.0.1",
@@ -131,7 +131,7 @@ fn write_certificates(folder: &Path, real: bool) -> Result<()> {
         authority.issue(folder, "to-kubelet", "kube-apiserver", &[], Use::Client)?;
     }
     authority.issue(folder, "api", "kube-apiserver", &hosts, Use::Server)?;
-    let front_proxy = Authority::new("test-front-proxy-ca")?;
+    let front_proxy = TestCa::new("test-front-proxy-ca")?;
     front_proxy.write(folder, "front-proxy-ca")?;
     front_proxy.issue(
         folder,

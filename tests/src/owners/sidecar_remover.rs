@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::error::{Context, Error, Result};
-use crate::pki::{Authority, Use};
+use crate::pki::{TestCa, Use};
 use crate::scenario::Scenario;
 
 /// The name of the container that it removes.
@@ -68,7 +68,7 @@ impl SidecarRemover {
         let name = format!("zz-{}", scenario.name("sidecar-remover"));
         let folder = scenario.cluster().folder().join(&name);
         std::fs::create_dir_all(&folder).context(format_args!("make {}", folder.display()))?;
-        let authority = Authority::new("sidecar-remover-ca")?;
+        let authority = TestCa::new("sidecar-remover-ca")?;
         authority.issue(
             &folder,
             "tls",
@@ -112,7 +112,7 @@ impl SidecarRemover {
         &self,
         namespace: &str,
         url: &str,
-        authority: &Authority,
+        authority: &TestCa,
         reinvoked: Reinvoked,
     ) -> Result<()> {
         let bundle = ByteString(authority.pem().as_bytes().to_vec());

@@ -9,7 +9,7 @@ use super::RabbitMq;
 use crate::cluster::RabbitMqState;
 use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
-use crate::pki::{Authority, Use};
+use crate::pki::{TestCa, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
@@ -32,7 +32,7 @@ pub(crate) async fn start(
     let (epmd_port, port, management_port) = (ports::free()?, ports::free()?, ports::free()?);
     write(&home.join("enabled_plugins"), "[rabbitmq_management].\n")?;
     write(&home.join("env.conf"), "")?;
-    let authority = Authority::new("rabbitmq-ca")?;
+    let authority = TestCa::new("rabbitmq-ca")?;
     authority.write(&home, "ca")?;
     authority.issue(&home, "server", "rabbitmq", &[host], Use::Server)?;
     let (management_tls_port, tls_port) = (ports::free()?, ports::free()?);

@@ -13,7 +13,7 @@ use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
-    AccountRemoval, Deletion, NextPhase, ScalingRemoval, WorkloadRemoval,
+    Deletion, NextPhase, ScalingRemoval, ServiceAccountRemoval, WorkloadRemoval,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -57,9 +57,9 @@ pub(super) async fn delete(
     if let Some(account) = &plan.service_account {
         let (accounts, metadata) = (&context.service_accounts, &account.metadata);
         match steps.service_account {
-            AccountRemoval::Keep => {}
-            AccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
-            AccountRemoval::Orphan => {
+            ServiceAccountRemoval::Keep => {}
+            ServiceAccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
+            ServiceAccountRemoval::Orphan => {
                 accounts.orphan(&metadata.key, &metadata.uid, uid).await?;
             }
         }

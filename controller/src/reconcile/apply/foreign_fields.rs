@@ -1,7 +1,7 @@
 //! Applies and gives up our fields of foreign objects. Each apply lists everything that its field manager owns on the
 //! object.
 //!
-//! Chooses here what to do about an annotation that a plan leaves as it is: an apply that does not list it gives it up,
+//! This module decides about an annotation that a plan leaves as it is: an apply that does not list it gives it up,
 //! so it is read immediately before. What follows a refused apply depends on the response.
 
 use asya_shared::names::{annotation, manager};

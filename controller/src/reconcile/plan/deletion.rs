@@ -119,7 +119,7 @@ pub struct DeletionSteps {
     /// A target at zero replicas that no autoscaler would scale up any more (SO-6).
     pub scale_from_zero: Option<ScaleFromZero>,
     pub workloads: Vec<WorkloadRemoval>,
-    pub service_account: AccountRemoval,
+    pub service_account: ServiceAccountRemoval,
     /// The phase after these steps.
     pub next: NextPhase,
 }
@@ -142,7 +142,7 @@ pub enum ScalingRemoval {
 
 /// How the `ServiceAccount` is removed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum AccountRemoval {
+pub enum ServiceAccountRemoval {
     /// Not yet, or it does not exist.
     Keep,
     /// Delete it: no pod uses it any more.
@@ -226,7 +226,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
             unbind: UnbindStep::Done,
             scale_from_zero: None,
             workloads: Vec::new(),
-            service_account: AccountRemoval::Keep,
+            service_account: ServiceAccountRemoval::Keep,
             next: NextPhase::Finalized,
         };
     }
@@ -236,7 +236,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
             unbind: UnbindStep::Done,
             scale_from_zero: None,
             workloads: workloads.into_iter().map(WorkloadRemoval::Orphan).collect(),
-            service_account: AccountRemoval::Orphan,
+            service_account: ServiceAccountRemoval::Orphan,
             next: NextPhase::FinalStep { queues: Vec::new() },
         };
     }
@@ -263,9 +263,9 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
         unbind,
         workloads,
         service_account: if is_final {
-            AccountRemoval::Delete
+            ServiceAccountRemoval::Delete
         } else {
-            AccountRemoval::Keep
+            ServiceAccountRemoval::Keep
         },
         next,
     }

@@ -58,7 +58,7 @@ pub fn rolls_out(leaves_objects_alone: bool, active_outcome: &ActiveOutcome) -> 
     leaves_objects_alone || active_outcome.can_bind
 }
 
-/// Whether to hand the target's replicas off between its own autoscaler and ours.
+/// Whether to write the autoscaler handoff, the annotation that decides whether the owner's autoscaler or ours scales.
 pub fn writes_handoff(active_outcome: &ActiveOutcome) -> bool {
     active_outcome.can_bind
 }

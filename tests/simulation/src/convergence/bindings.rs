@@ -84,8 +84,8 @@ impl BindingExpectations<'_> {
         let target = &self.actor["spec"]["workloadRef"];
         if owners::is_stopped(self.store, &self.id.namespace, target) {
             let word = &self.actor["status"]["status"];
-            let is_told = resolved == ("False", "TargetStopped") && word == "Napping";
-            return (!is_told || self.scaled_object().is_some()).then(|| {
+            let is_reported = resolved == ("False", "TargetStopped") && word == "Napping";
+            return (!is_reported || self.scaled_object().is_some()).then(|| {
                 format!("its user has stopped the target; {resolved:?}, STATUS is {word}")
             });
         }
@@ -178,8 +178,8 @@ impl BindingExpectations<'_> {
             }
             (true, None) if !faults.is_empty() => {
                 let (status, reason) = self.condition("ScalingReady");
-                let is_told = status == "False" && faults.contains(&reason);
-                (!is_told).then(|| format!("{faults:?}, and ScalingReady is {status}/{reason}"))
+                let is_reported = status == "False" && faults.contains(&reason);
+                (!is_reported).then(|| format!("{faults:?}, and ScalingReady is {status}/{reason}"))
             }
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
             // It waits until a pod has the sidecar (SAFE-20).

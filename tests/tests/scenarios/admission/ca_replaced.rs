@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::Instance;
-use asya_tests::pki::Authority;
+use asya_tests::pki::TestCa;
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::ByteString;
@@ -111,7 +111,7 @@ where
 
 /// Replaces the CA in both configurations, by one that signed nothing, then by none.
 async fn replace_all(scenario: &Scenario, seen: &Seen) -> Result<()> {
-    let foreign = Authority::new("foreign-ca")?;
+    let foreign = TestCa::new("foreign-ca")?;
     let foreign = json!(ByteString(foreign.pem().as_bytes().to_vec()));
     let injectors = Api::<MutatingWebhookConfiguration>::all(scenario.client());
     let validators = Api::<ValidatingWebhookConfiguration>::all(scenario.client());

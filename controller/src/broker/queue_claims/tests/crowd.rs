@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::QueueClaims;
 use crate::record::{ActorRecord, Key, Projected};
 
-/// Split into worlds of different sizes, so that memory and number of calls stay the same.
+/// How many actors there are, in groups of different sizes so that memory and number of calls stay the same.
 const ACTORS: usize = 50_000;
 
 fn transports() -> TransportsConfig {
@@ -32,11 +32,11 @@ fn actors(number: usize) -> Vec<(Key, Projected<ActorRecord>)> {
     (0..number).map(actor).collect()
 }
 
-/// Adds all actors, in worlds of `size`, then looks up which actor precedes each, as every message count does.
+/// Adds all actors, in groups of `size`, then looks up which actor precedes each, as every message count does.
 fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
     let transports = transports();
     let started = Instant::now();
-    let worlds = actors.chunks(size).map(|actors| {
+    let groups = actors.chunks(size).map(|actors| {
         let claims = QueueClaims::default();
         for (key, projected) in actors {
             let affected = claims.refresh(&transports, key, Some(&projected.record));
@@ -47,8 +47,8 @@ fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
         }
         claims
     });
-    let worlds: Vec<QueueClaims> = worlds.collect();
-    for (claims, actors) in worlds.iter().zip(actors.chunks(size)) {
+    let groups: Vec<QueueClaims> = groups.collect();
+    for (claims, actors) in groups.iter().zip(actors.chunks(size)) {
         assert!(
             actors
                 .iter()

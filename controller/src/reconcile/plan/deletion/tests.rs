@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, DeletionSteps, NextPhase, QueueEvidence, QueueMessages, QueueRemoval,
-    ScalingRemoval, SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion,
+    DeletionSteps, NextPhase, QueueEvidence, QueueMessages, QueueRemoval, ScalingRemoval,
+    ServiceAccountRemoval, SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion,
     plan_deletion_steps,
 };
 use crate::reconcile::model::binding::ObservedBinding;
@@ -81,7 +81,7 @@ fn finish(queue: Option<&str>) -> DeletionSteps {
         unbind: UnbindStep::Done,
         scale_from_zero: None,
         workloads: Vec::new(),
-        service_account: AccountRemoval::Delete,
+        service_account: ServiceAccountRemoval::Delete,
         next: NextPhase::FinalStep {
             queues: queues.into_iter().collect(),
         },
@@ -107,7 +107,7 @@ fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> DeletionSteps 
         unbind: UnbindStep::Done,
         scale_from_zero: None,
         workloads,
-        service_account: AccountRemoval::Keep,
+        service_account: ServiceAccountRemoval::Keep,
         next: NextPhase::Wait(seconds.map(Duration::from_secs)),
     }
 }
@@ -333,7 +333,7 @@ fn actor_without_our_finalizer_is_left_alone() {
             unbind: UnbindStep::Done,
             scale_from_zero: None,
             workloads: Vec::new(),
-            service_account: AccountRemoval::Keep,
+            service_account: ServiceAccountRemoval::Keep,
             next: NextPhase::Finalized
         }
     );
@@ -362,7 +362,7 @@ fn orphaned_workload_and_queue_stay() {
             unbind: UnbindStep::Done,
             scale_from_zero: None,
             workloads,
-            service_account: AccountRemoval::Orphan,
+            service_account: ServiceAccountRemoval::Orphan,
             next: NextPhase::FinalStep { queues: Vec::new() }
         }
     );

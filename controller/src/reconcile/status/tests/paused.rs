@@ -8,7 +8,7 @@ use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 use asya_shared::api::{AsyncActorStatus, State};
 
-/// A paused actor with this spec, whose status was `before`.
+/// A paused actor with this spec, whose status was `previous`.
 fn paused(extra: &Value, previous: AsyncActorStatus) -> Observed {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let mut observed = observed(&actor(&paused, &spec(extra), &json!({})));
