@@ -81,7 +81,7 @@ fn unreadable(path: EndpointPath) -> ReviewOutcome {
 }
 
 fn outcome(
-    path: EndpointPath,
+    endpoint: EndpointPath,
     decision: Decision<'_>,
     pod: &PodView<'_>,
     dry_run: bool,
@@ -107,7 +107,7 @@ fn outcome(
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
                 return ReviewOutcome {
-                    response: path.fallback_response("cannot encode the patch"),
+                    response: endpoint.fallback_response("cannot encode the patch"),
                     reason: ReviewReason::Panicked,
                     event: None,
                 };

@@ -107,7 +107,7 @@ async fn secret_is_owned_by_the_owner_role_and_not_created_without_one() {
 async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_served() {
     let (server, trust) = (Server::default(), known());
     let mut manager = manager(&server, &trust);
-    manager.plan.check_interval = DAY;
+    manager.config.check_interval = DAY;
     manager.reconcile(true).await;
     let former = server.secret().parsed().cas;
     let restored = secret_of(&new_ca(DAY), DAY);
@@ -131,7 +131,7 @@ async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_s
 async fn missing_secret_is_created_once() {
     let (server, trust) = (Server::default(), known());
     let mut manager = manager(&server, &trust);
-    assert_eq!(manager.reconcile(true).await, manager.plan.check_interval);
+    assert_eq!(manager.reconcile(true).await, manager.config.check_interval);
     let secret = server.secret();
     assert_eq!(secret.kind.as_deref(), Some("kubernetes.io/tls"));
     assert_eq!(requested(&trust), secret.parsed().cas);
@@ -209,7 +209,7 @@ async fn write_with_a_lost_response_is_not_repeated() {
     let mut manager = manager(&server, &trust);
     server.next_write(WriteOutcome::ResponseLost);
     let wait = manager.reconcile(true).await;
-    assert!(wait < manager.plan.check_interval, "{wait:?}");
+    assert!(wait < manager.config.check_interval, "{wait:?}");
     let created = current_ca(&server.secret());
     assert!(!manager.is_current, "the cached Secret may be outdated");
     manager.reconcile(true).await;
@@ -252,7 +252,10 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
     // Only one of two configurations has it.
     trust.report_bundles([pem.as_bytes(), old.as_bytes()]);
     advance(Duration::from_secs(31)).await;
-    assert_eq!(manager.reconcile(false).await, manager.plan.check_interval);
+    assert_eq!(
+        manager.reconcile(false).await,
+        manager.config.check_interval
+    );
     // Both have it.
     trust.report_bundles([pem.as_bytes(), pem.as_bytes()]);
     advance(Duration::from_secs(29)).await;
@@ -363,7 +366,7 @@ async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change
     due.metadata.labels = Some([("team".to_owned(), "ml".to_owned())].into());
     server.put(Some(due.clone()));
     let mut manager = manager(&server, &trust);
-    assert_eq!(manager.reconcile(true).await, manager.plan.check_interval);
+    assert_eq!(manager.reconcile(true).await, manager.config.check_interval);
     let written = server.secret();
     assert_ne!(
         written.data.get(LEAF),
@@ -389,7 +392,7 @@ async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change
 async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {
     let (server, trust) = (Server::default(), Trust::default());
     let mut manager = manager(&server, &trust);
-    manager.plan.by_cert_manager = true;
+    manager.config.by_cert_manager = true;
     manager.reconcile(true).await;
     let of = |age| new_ca(age).certificate;
     let (expired, old) = (of(366 * DAY), of(300 * DAY));

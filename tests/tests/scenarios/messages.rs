@@ -13,12 +13,13 @@ use asya_tests::sqs::Sqs;
 use asya_tests::{Error, Result};
 use serde_json::json;
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, all_running_within, apply_all, minimal_actor, own_cluster};
 
 /// Batches of messages, published before, during and after each disruption.
 const STEPS: usize = 5;
 const PER_STEP: usize = 200;
-const SOON: Duration = Duration::from_mins(2);
+/// RabbitMQ takes more than a minute to start on a busy machine.
+const SOON: Duration = Duration::from_mins(5);
 
 /// Publishes to both brokers, and retries until acknowledged.
 struct Senders {
@@ -119,7 +120,7 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
             }
             cluster.restart("rabbitmq").await?;
             cluster.process("sqs")?.signal(Signal::CONT);
-            all_running(scenario, &names).await
+            all_running_within(scenario, &names, SOON).await
         };
         tokio::try_join!(outage, senders.publish(3))?;
 
