@@ -23,7 +23,7 @@ pub enum Replicas {
 }
 
 impl Replicas {
-    /// While an autoscaler scales the workload, (`scaled`), `spec.replicas` is not ours. A
+    /// While an autoscaler scales the workload (`scaled`), `spec.replicas` is not ours. A
     /// recreated workload starts with the last desired number of pods (WRK-3).
     #[must_use]
     pub fn of(

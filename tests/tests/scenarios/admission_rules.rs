@@ -404,13 +404,17 @@ async fn configurations_go_with_the_owner_role(stage: &Stage) -> Result<()> {
         ..Default::default()
     };
     let role = roles.create(&PostParams::default(), &role).await?;
-    eventually("the new role owns new ones", HEALED, async || {
-        let injector = stage.injectors().get(INJECTOR).await?;
-        let owners = injector.metadata.owner_references.unwrap_or_default();
-        let owned = owners
-            .iter()
-            .any(|owner| Some(&owner.uid) == role.metadata.uid.as_ref());
-        check(owned, format_args!("{owners:?}"))
-    })
+    eventually(
+        "the new ClusterRole owns the injector",
+        HEALED,
+        async || {
+            let injector = stage.injectors().get(INJECTOR).await?;
+            let owners = injector.metadata.owner_references.unwrap_or_default();
+            let owned = owners
+                .iter()
+                .any(|owner| Some(&owner.uid) == role.metadata.uid.as_ref());
+            check(owned, format_args!("{owners:?}"))
+        },
+    )
     .await
 }

@@ -3,23 +3,25 @@ mod ending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::{BindingRollout, RollAnnotation, WorkloadKind};
+use asya_shared::api::{AsyncActorStatus, BindingRollout, RollAnnotation, WorkloadKind};
 use asya_shared::config::TransportsConfig;
 use asya_shared::resolve::resolver;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use tokio::time::advance;
 
 use super::queue::classify_failure;
 use super::unbinding;
 use super::{
     binding, desired_kind, drain, known_queues, may_have_moved, maybe_created_queues, pods_of,
-    scaled_kinds, split_pods,
+    scaled_kinds, scaling, split_pods,
 };
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
+use crate::cluster::keda::CRDS;
 use crate::cluster::watch::WatchSink;
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
@@ -27,6 +29,7 @@ use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
+use crate::reconcile::remember_observed;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, record, spec};
 use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 
@@ -255,6 +258,53 @@ fn bound_to_web() -> Observed {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": target});
     observed(&actor(&json!({}), &spec, &json!({})))
+}
+
+/// SO-6: the time starts when a reconcile first misses the `ScaledObject` that status names, and only without KEDA.
+#[tokio::test(start_paused = true)]
+async fn scaled_object_that_went_away_with_keda_is_timed_until_status_no_longer_names_it() {
+    let (context, mut observed) = (context(), bound_to_web());
+    let reference = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let scaled: AsyncActorStatus = serde_json::from_value(reference).unwrap();
+    let never = AsyncActorStatus::default();
+    let seconds = Duration::from_secs;
+    let mut lost_for = async |previous| {
+        let (owner, scaled) = (&observed.ownership, ("web", previous));
+        let found = scaling(&context, owner, None, scaled, false).await;
+        observed.scaling = found.unwrap();
+        remember_observed(&context, &observed);
+        advance(seconds(1)).await;
+        observed.scaling.lost_for
+    };
+    assert!(!context.keda.is_installed());
+    for (previous, expected) in [
+        (&never, None),
+        (&scaled, Some(seconds(0))),
+        (&scaled, Some(seconds(1))),
+        (&scaled, Some(seconds(2))),
+        (&never, None),
+        (&scaled, Some(seconds(0))),
+    ] {
+        assert_eq!(lost_for(previous).await, expected);
+    }
+    context.forget(&Key::new("ns", "a"));
+    assert_eq!(lost_for(&scaled).await, Some(seconds(0)), "another actor");
+    install_keda(&context);
+    assert_eq!(lost_for(&scaled).await, None, "a user deleted it");
+}
+
+fn install_keda(context: &Context) {
+    for ((name, _), crd) in CRDS.into_iter().zip(&context.keda.crds) {
+        let served = json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]},
+        });
+        crd.apply(&None, &serde_json::from_str(&served.to_string()).unwrap());
+    }
+    context.keda.refresh();
+    context.scaled_objects.store.list_completed(&None);
+    context.trigger_authentications.store.list_completed(&None);
+    assert!(context.keda_is_synced("ns"));
 }
 
 /// SAFE-10, SAFE-18

@@ -35,7 +35,7 @@ fn of_new_actor(
     status: &AsyncActorStatus,
 ) -> Option<Timestamp> {
     let is_new = observed.previous == AsyncActorStatus::default();
-    // The creation of the queue waits for its turn as well as the query of it.
+    // Creating the queue waits for a slow broker, as querying it does.
     let waits = matches!(
         outcome,
         Outcome::Active(active) if matches!(active.queue, QueueState::NotKnownNow(_))
