@@ -14,6 +14,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tracing::error;
 
@@ -31,6 +34,9 @@ const MAX_BODIES_BYTES: usize = 32 << 20;
 const DECODED_VALUE_BYTES: usize = 192;
 /// How long a request may take to arrive in full. The API server waits for 5 s.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// A larger body takes milliseconds to decode, so it is reviewed on a thread of its own, and one at a time; the others
+/// and the probes do not wait for it (ADM-22). Reviews of pods rarely exceed 50 KiB.
+const MAX_INLINE_BYTES: usize = 256 << 10;
 
 /// Reviews requests, without I/O and without waiting (ADM-7).
 pub trait ReviewHandler: Send + Sync + 'static {
@@ -44,6 +50,8 @@ struct ReviewServer<H> {
     handler: H,
     metrics: Arc<Metrics>,
     bodies: BodyBudget,
+    /// Its one permit is held while a large body is decoded.
+    large_body: Arc<Semaphore>,
 }
 
 /// The routes of all review paths.
@@ -52,6 +60,7 @@ pub fn routes<H: ReviewHandler>(review_handler: H, metrics: Arc<Metrics>) -> Rou
         handler: review_handler,
         metrics,
         bodies: BodyBudget::new(MAX_BODIES_BYTES),
+        large_body: Arc::new(Semaphore::new(1)),
     });
     let mut router = Router::new();
     for path in EndpointPath::ALL {
@@ -85,7 +94,7 @@ impl Rejection {
 }
 
 impl<H: ReviewHandler> ReviewServer<H> {
-    async fn serve(&self, path: EndpointPath, request: HttpRequest) -> Response {
+    async fn serve(self: &Arc<Self>, path: EndpointPath, request: HttpRequest) -> Response {
         match self.review(path, request).await {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(rejection) => {
@@ -101,7 +110,11 @@ impl<H: ReviewHandler> ReviewServer<H> {
         }
     }
 
-    async fn review(&self, path: EndpointPath, request: HttpRequest) -> Result<Vec<u8>, Rejection> {
+    async fn review(
+        self: &Arc<Self>,
+        path: EndpointPath,
+        request: HttpRequest,
+    ) -> Result<Vec<u8>, Rejection> {
         let (parts, body) = request.into_parts();
         let length = check_head(&parts.headers)?;
         let _in_flight = self.metrics.begin(path);
@@ -110,24 +123,42 @@ impl<H: ReviewHandler> ReviewServer<H> {
         // Held until the response is encoded.
         let memory = self.bodies.register(peer);
         let received = async {
-            tokio::select! {
-                biased;
-                () = memory.wait_until_shed() => Err(busy(Shed)),
-                read = read(body, length, &memory) => read,
-            }
+            let received = timeout(BODY_TIMEOUT, read(body, length, &memory)).await;
+            let body = received.map_err(too_slow)??;
+            let permit = self.large_body_permit(&body).await;
+            Ok((body, permit))
         };
-        let received = timeout(BODY_TIMEOUT, received).await;
-        let too_slow = |_| {
-            let text = "the request did not arrive within 2 s";
-            Rejection::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                ReviewReason::Deadline,
-                text,
-            )
-        };
-        let body = received.map_err(too_slow)??;
+        let (body, permit) = tokio::select! {
+            biased;
+            () = memory.wait_until_shed() => Err(busy(Shed)),
+            received = received => received,
+        }?;
         self.metrics.review_bytes(body.len());
-        let request = AdmissionRequest::read(&body)
+        let Some(permit) = permit else {
+            return self.answer(path, &body);
+        };
+        let server = Arc::clone(self);
+        let answered = spawn_blocking(move || {
+            // The decoding goes on when the client leaves.
+            let _held = (memory, permit);
+            server.answer(path, &body)
+        });
+        answered
+            .await
+            .unwrap_or_else(|_| Err(internal("an internal error")))
+    }
+
+    /// Waits until no other large body is being decoded; `None` if this one is small.
+    async fn large_body_permit(&self, body: &[u8]) -> Option<OwnedSemaphorePermit> {
+        if body.len() <= MAX_INLINE_BYTES {
+            return None;
+        }
+        Arc::clone(&self.large_body).acquire_owned().await.ok()
+    }
+
+    /// Decodes and handles a review, and encodes the response.
+    fn answer(&self, path: EndpointPath, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+        let request = AdmissionRequest::read(body)
             .map_err(|error| Rejection::bad_request(StatusCode::BAD_REQUEST, error.to_string()))?;
         let outcome = self.handle_or_fall_back(path, &request);
         self.metrics.reviewed(&ReviewLabels {
@@ -140,15 +171,10 @@ impl<H: ReviewHandler> ReviewServer<H> {
         if let Some(patch) = &outcome.response.patch {
             self.metrics.patch_bytes(patch.len());
         }
-        let not_encoded = |_| {
-            let text = "cannot encode the response";
-            Rejection::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                ReviewReason::Panicked,
-                text,
-            )
-        };
-        let response = outcome.response.write(&request.uid).map_err(not_encoded)?;
+        let response = outcome
+            .response
+            .write(&request.uid)
+            .map_err(|_| internal("cannot encode the response"))?;
         if let Some(event) = outcome.event {
             self.handler.publish(event);
         }
@@ -200,6 +226,20 @@ fn too_large() -> Rejection {
     Rejection::bad_request(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
+fn too_slow(_: Elapsed) -> Rejection {
+    let text = "the request did not arrive within 2 s";
+    Rejection::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        ReviewReason::Deadline,
+        text,
+    )
+}
+
+fn internal(text: &str) -> Rejection {
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    Rejection::new(status, ReviewReason::Panicked, text)
+}
+
 fn busy(_: Shed) -> Rejection {
     let text = "too many bytes of reviews in flight";
     Rejection::new(StatusCode::SERVICE_UNAVAILABLE, ReviewReason::Busy, text)
@@ -212,7 +252,7 @@ async fn read(
     memory: &BodyReservation,
 ) -> Result<Vec<u8>, Rejection> {
     let expected = length.unwrap_or(MAX_BODY_BYTES);
-    let (mut body, mut read, mut reserved) = (body, Vec::new(), 0);
+    let (mut body, mut read, mut reserved, mut decoded) = (body, Vec::new(), 0, 0);
     while let Some(frame) = body.frame().await {
         let closed = |_| {
             Rejection::bad_request(
@@ -233,9 +273,9 @@ async fn read(
             reserved = grown;
             read.reserve_exact(reserved - read.len());
         }
+        decoded += values(&data) * DECODED_VALUE_BYTES;
         read.extend_from_slice(&data);
     }
-    let decoded = values(&read) * DECODED_VALUE_BYTES;
     if decoded > MAX_BODIES_BYTES - reserved {
         let text = "the body has too many values";
         return Err(Rejection::bad_request(StatusCode::PAYLOAD_TOO_LARGE, text));

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asya_process::metrics::ExposedMetrics;
 use axum::Router;
@@ -8,9 +8,11 @@ use axum::http::{Request as HttpRequest, StatusCode};
 use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{MAX_BODY_BYTES, ReviewHandler, routes};
+use super::{MAX_BODY_BYTES, MAX_INLINE_BYTES, ReviewHandler, routes};
 use crate::events::PodEvent;
 use crate::metrics::Metrics;
 use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
@@ -260,4 +262,68 @@ async fn body_with_too_many_values_is_refused_before_decoding() {
     let (status, text) = send(&router, post(EndpointPath::Pods, body)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
     assert!(text.contains("too many values"), "{text}");
+}
+
+/// ADM-22: neither other reviews nor further large bodies run on the thread of a large body, even after its client has
+/// gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
+    let handler = SlowHandler::default();
+    let finish = handler.finish.clone().drop_guard();
+    let router = routes(handler.clone(), Arc::new(Metrics::new()));
+    let mut body = review().to_string();
+    body.push_str(&" ".repeat(MAX_INLINE_BYTES));
+    let send_large = || {
+        let (router, body) = (router.clone(), body.clone());
+        tokio::spawn(async move { send(&router, post(EndpointPath::Pods, body)).await.0 })
+    };
+    let gone = send_large();
+    handler.started.acquire().await.unwrap().forget();
+    gone.abort();
+    let waiting = [send_large(), send_large()];
+
+    for _ in 0..50 {
+        let router = router.clone();
+        let small = tokio::spawn(async move { response(&router, EndpointPath::Actors).await });
+        assert_eq!(small.await.unwrap()["allowed"], true);
+    }
+    assert_eq!(handler.started.available_permits(), 0);
+
+    drop(finish);
+    for status in join_all(waiting).await {
+        assert_eq!(status.unwrap(), StatusCode::OK);
+    }
+    assert_eq!(handler.started.available_permits(), 2);
+}
+
+/// Blocks each review of a pod until `finish`, or for 10 s.
+#[derive(Clone)]
+struct SlowHandler {
+    /// One permit for each review of a pod that has started.
+    started: Arc<Semaphore>,
+    finish: CancellationToken,
+}
+
+impl Default for SlowHandler {
+    fn default() -> Self {
+        Self {
+            started: Arc::new(Semaphore::new(0)),
+            finish: CancellationToken::new(),
+        }
+    }
+}
+
+impl ReviewHandler for SlowHandler {
+    fn handle(&self, path: EndpointPath, _: &AdmissionRequest<'_>) -> ReviewOutcome {
+        if path == EndpointPath::Pods {
+            self.started.add_permits(1);
+            let started = Instant::now();
+            while !self.finish.is_cancelled() && started.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+        }
+        ReviewOutcome::allowed(ReviewReason::Valid)
+    }
+
+    fn publish(&self, _: PodEvent) {}
 }
