@@ -32,7 +32,7 @@ pub(super) struct WebhookBinding {
 /// actor. Returns `None` until all actors are known: an actor that is not listed yet must not lose its entry and its
 /// verification (CFG-2).
 pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
-    if !context.stores.actors.is_synced() {
+    if !context.stores.actors.all_scopes_synced() {
         return None;
     }
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::listed_store::ListedStore;
 use super::restore_backoff::RestoreBackoff;
+use super::watched_store::WatchedStore;
 use super::webhook_configs::ObjectOutcome;
 use crate::cluster::watch::{Selector, Watch};
 use crate::record::{Key, Projected, WebhookFactsRecord};
@@ -26,7 +26,7 @@ pub(super) struct FactsConfigMap {
     client: Client,
     namespace: String,
     name: String,
-    store: Arc<ListedStore<WebhookFactsRecord>>,
+    store: Arc<WatchedStore<WebhookFactsRecord>>,
     /// Facts that this process has published, and the UID of the `ClusterRole` that owns them.
     published: Option<(WebhookFacts, String)>,
     restore_backoff: RestoreBackoff,
@@ -59,8 +59,8 @@ impl FactsConfigMap {
         }
     }
 
-    pub(super) fn is_listed(&self) -> bool {
-        self.store.is_listed()
+    pub(super) fn is_synced(&self) -> bool {
+        self.store.is_synced()
     }
 
     /// CAs published last, by this process or by the previous leader.

@@ -10,9 +10,9 @@ mod ca_propagation;
 mod facts;
 pub mod flags;
 mod injection_probe;
-mod listed_store;
 mod owner_role;
 mod restore_backoff;
+mod watched_store;
 mod webhook_configs;
 
 use std::collections::BTreeMap;
@@ -219,9 +219,9 @@ impl WebhookConfigManager {
 
     async fn try_reconcile(&mut self) -> Result<Duration, String> {
         // Until the caches are synced, an object that is missing from them may exist.
-        if !(self.mutating.is_listed()
-            && self.validating.is_listed()
-            && self.owner_roles.is_listed())
+        if !(self.mutating.is_synced()
+            && self.validating.is_synced()
+            && self.owner_roles.is_synced())
         {
             return Ok(IDLE_WAIT);
         }
@@ -316,7 +316,7 @@ impl WebhookConfigManager {
         owner_role: &OwnerRole,
         applied: &mut ApplySummary,
     ) -> Result<(), String> {
-        if !self.facts.is_listed() {
+        if !self.facts.is_synced() {
             return Ok(());
         }
         // Wait until every kind has been discovered; facts published earlier would have to be rewritten immediately.

@@ -11,7 +11,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-use super::listed_store::ListedStore;
+use super::watched_store::WatchedStore;
 use crate::cluster::watch::{Selector, Watch};
 use crate::record::{Key, OwnerRoleRecord};
 use crate::telemetry::health::Readiness;
@@ -22,7 +22,7 @@ pub(super) struct OwnerRoleCache {
     client: Client,
     name: String,
     namespace: String,
-    store: Arc<ListedStore<OwnerRoleRecord>>,
+    store: Arc<WatchedStore<OwnerRoleRecord>>,
 }
 
 impl OwnerRoleCache {
@@ -50,8 +50,8 @@ impl OwnerRoleCache {
         }
     }
 
-    pub(super) fn is_listed(&self) -> bool {
-        self.store.is_listed()
+    pub(super) fn is_synced(&self) -> bool {
+        self.store.is_synced()
     }
 
     /// Returns the owner `ClusterRole`, or `None` if it is missing or being deleted. A `ClusterRole` that Helm created

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::listed_store::ListedStore;
 use super::restore_backoff::RestoreBackoff;
+use super::watched_store::WatchedStore;
 use crate::cluster::patch::{replace, test};
 use crate::cluster::watch::{Selector, Watch};
 use crate::context::Context;
@@ -36,7 +36,7 @@ pub(super) struct WebhookConfigs<K> {
     client: Client,
     /// Prefix of the configurations' names.
     release: String,
-    store: Arc<ListedStore<WebhookConfigurationRecord<K>>>,
+    store: Arc<WatchedStore<WebhookConfigurationRecord<K>>>,
     /// Content last applied, by name.
     applied: Mutex<BTreeMap<String, Content>>,
     restore_backoff: Mutex<RestoreBackoff>,
@@ -131,8 +131,8 @@ where
         }
     }
 
-    pub(super) fn is_listed(&self) -> bool {
-        self.store.is_listed()
+    pub(super) fn is_synced(&self) -> bool {
+        self.store.is_synced()
     }
 
     /// Names of the objects of this release.

@@ -40,7 +40,7 @@ fn candidates(context: &Context) -> BTreeSet<Arc<str>> {
         }
     });
     namespaces.retain(|namespace| {
-        stores.actors.is_listed(namespace) && shared::has_shared(context, namespace)
+        stores.actors.is_synced(namespace) && shared::has_shared(context, namespace)
     });
     namespaces
 }

@@ -63,7 +63,7 @@ pub(super) struct ConstraintStore<R> {
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     /// Scopes whose first list is complete or forbidden.
-    listed: HashSet<Scope>,
+    synced: HashSet<Scope>,
     /// Records that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
 }
@@ -72,7 +72,7 @@ impl<R> Default for ConstraintStore<R> {
     fn default() -> Self {
         let inner = Inner {
             records: HashMap::new(),
-            listed: HashSet::new(),
+            synced: HashSet::new(),
             missing: HashMap::new(),
         };
         Self {
@@ -101,8 +101,8 @@ impl<R: Record> ConstraintStore<R> {
 
     fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
-        let is_listed = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
-        inner.listed.iter().any(is_listed).then(|| {
+        let is_synced = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
+        inner.synced.iter().any(is_synced).then(|| {
             let records = inner.records.iter();
             let in_namespace = records.filter(|(key, _)| **namespace(key) == *name);
             in_namespace.map(|(_, record)| Arc::clone(record)).collect()
@@ -127,7 +127,7 @@ impl<R: Record> ConstraintStore<R> {
         let previous = inner.records.insert(key, Arc::clone(record));
         let differs = previous.is_none_or(|previous| previous != *record);
         // Objects returned by the first list are not changes.
-        (differs && inner.listed.contains(scope)).then_some(namespace)
+        (differs && inner.synced.contains(scope)).then_some(namespace)
     }
 
     fn delete(&self, record: &R) -> Option<Arc<str>> {
@@ -145,22 +145,22 @@ impl<R: Record> ConstraintStore<R> {
             Arc::clone(namespace(key))
         });
         let deleted = deleted.collect();
-        (inner.listed.insert(scope.clone()), deleted)
+        (inner.synced.insert(scope.clone()), deleted)
     }
 
     /// Treats the scope as listed although its first list fails, so that no constraint is assumed.
-    fn assume_listed(&self, scope: &Scope) {
-        self.inner.lock().listed.insert(scope.clone());
+    fn assume_synced(&self, scope: &Scope) {
+        self.inner.lock().synced.insert(scope.clone());
     }
 
     fn forget(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
-        inner.listed.remove(scope);
+        inner.synced.remove(scope);
         inner.missing.remove(scope);
         let Inner {
-            records, listed, ..
+            records, synced, ..
         } = &mut *inner;
-        records.retain(|key, _| listed.iter().any(|scope| is_in(key, scope)));
+        records.retain(|key, _| synced.iter().any(|scope| is_in(key, scope)));
     }
 }
 
@@ -216,7 +216,7 @@ impl<R: Constraint> WatchSink<R> for Bindings {
     }
 
     fn list_failed(&self, scope: &Scope) {
-        R::store(&self.constraints).assume_listed(scope);
+        R::store(&self.constraints).assume_synced(scope);
     }
 }
 

@@ -109,7 +109,7 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
             .iter()
             .flat_map(|object| self.object_deleted(object))
             .collect();
-        if self.bindings.tree.listed(&self.kind, scope) {
+        if self.bindings.tree.mark_synced(&self.kind, scope) {
             let waiting = self
                 .bindings
                 .index

@@ -22,7 +22,7 @@ struct Inner<R> {
     /// Pods that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
     /// Scopes whose first list is complete.
-    listed: HashSet<Scope>,
+    synced: HashSet<Scope>,
 }
 
 impl<R> Default for PodIndex<R> {
@@ -31,7 +31,7 @@ impl<R> Default for PodIndex<R> {
             inner: Mutex::new(Inner {
                 by_namespace: HashMap::new(),
                 missing: HashMap::new(),
-                listed: HashSet::new(),
+                synced: HashSet::new(),
             }),
         }
     }
@@ -41,8 +41,8 @@ impl<R: TargetPod> PodIndex<R> {
     /// Pods of a target; `None` until the namespace has been listed.
     pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
-        let listed = |scope: &Scope| inner.listed.contains(scope);
-        if !listed(&None) && !listed(&Some(Arc::clone(namespace))) {
+        let synced = |scope: &Scope| inner.synced.contains(scope);
+        if !synced(&None) && !synced(&Some(Arc::clone(namespace))) {
             return None;
         }
         let in_namespace = inner.by_namespace.get(namespace).into_iter();
@@ -59,28 +59,28 @@ impl<R: TargetPod> PodIndex<R> {
 
     /// Drops all scopes except these after the set of managed namespaces has changed.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
-        let listed = self.inner.lock().listed.clone();
-        let dropped = listed.iter().filter(|scope| !scopes.contains(*scope));
+        let synced = self.inner.lock().synced.clone();
+        let dropped = synced.iter().filter(|scope| !scopes.contains(*scope));
         dropped.for_each(|scope| self.forget(scope));
     }
 
     /// Drops the records of a watch that has ended.
     pub(super) fn forget(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
-        inner.listed.remove(scope);
+        inner.synced.remove(scope);
         inner.missing.remove(scope);
         match scope {
-            _ if inner.listed.contains(&None) => {}
+            _ if inner.synced.contains(&None) => {}
             Some(namespace) => {
                 inner.by_namespace.remove(namespace);
             }
             None => {
                 let Inner {
                     by_namespace,
-                    listed,
+                    synced,
                     ..
                 } = &mut *inner;
-                by_namespace.retain(|namespace, _| listed.contains(&Some(Arc::clone(namespace))));
+                by_namespace.retain(|namespace, _| synced.contains(&Some(Arc::clone(namespace))));
             }
         }
     }
@@ -121,7 +121,7 @@ impl<R: TargetPod> PodIndex<R> {
         let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let deleted = missing.iter().filter_map(|key| inner.remove(key)).collect();
-        (inner.listed.insert(scope.clone()), deleted)
+        (inner.synced.insert(scope.clone()), deleted)
     }
 }
 

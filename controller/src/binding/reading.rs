@@ -129,7 +129,7 @@ impl Bindings {
             let kind = Kind::from(*kind);
             match self.kinds.availability(&kind) {
                 KindAvailability::Unknown => false,
-                KindAvailability::Served(_) => self.tree.is_listed(&kind, &target.key.namespace),
+                KindAvailability::Served(_) => self.tree.is_synced(&kind, &target.key.namespace),
                 KindAvailability::NotInstalled
                 | KindAvailability::NotNamespaced
                 | KindAvailability::Forbidden(_) => true,

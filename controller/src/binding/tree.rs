@@ -25,7 +25,7 @@ struct Inner {
     by_uid: HashMap<Box<str>, ObjectId>,
     by_owner: HashMap<Box<str>, BTreeSet<ObjectId>>,
     /// Scopes in which the first list of a kind is complete.
-    listed: HashSet<(Kind, Scope)>,
+    synced: HashSet<(Kind, Scope)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,18 +93,18 @@ impl Tree {
     }
 
     /// Marks the list of a kind as complete. Returns whether it is the first one.
-    pub(super) fn listed(&self, kind: &Kind, scope: &Scope) -> bool {
+    pub(super) fn mark_synced(&self, kind: &Kind, scope: &Scope) -> bool {
         self.inner
             .lock()
-            .listed
+            .synced
             .insert((kind.clone(), scope.clone()))
     }
 
     /// Drops the objects of a watch that has ended, unless another one still covers them.
     pub(super) fn forget(&self, kind: &Kind, scope: &Scope) {
         let mut inner = self.inner.lock();
-        inner.listed.remove(&(kind.clone(), scope.clone()));
-        let covered = |namespace: &Scope| inner.listed.contains(&(kind.clone(), namespace.clone()));
+        inner.synced.remove(&(kind.clone(), scope.clone()));
+        let covered = |namespace: &Scope| inner.synced.contains(&(kind.clone(), namespace.clone()));
         let dropped: Vec<_> = inner
             .nodes
             .keys()
@@ -118,11 +118,11 @@ impl Tree {
     }
 
     /// Whether all objects of a kind in the namespace are known.
-    pub(super) fn is_listed(&self, kind: &Kind, namespace: &std::sync::Arc<str>) -> bool {
+    pub(super) fn is_synced(&self, kind: &Kind, namespace: &std::sync::Arc<str>) -> bool {
         let inner = self.inner.lock();
         [None, Some(namespace.clone())]
             .into_iter()
-            .any(|scope| inner.listed.contains(&(kind.clone(), scope)))
+            .any(|scope| inner.synced.contains(&(kind.clone(), scope)))
     }
 
     /// Number of stored objects.

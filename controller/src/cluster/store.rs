@@ -199,7 +199,7 @@ impl<R: Record> Store<R> {
     }
 
     /// Whether the objects of a namespace have been listed, so that one missing from the store does not exist.
-    pub fn is_listed(&self, namespace: &str) -> bool {
+    pub fn is_synced(&self, namespace: &str) -> bool {
         let inner = self.inner.lock();
         let mut lists = inner.lists.iter();
         lists.any(|(scope, list)| *list == List::Complete && is_in(scope, namespace))
@@ -213,14 +213,14 @@ impl<R: Record> Store<R> {
 
     /// Whether the store is as complete as it can be: all first lists arrived, except for those of namespaces that
     /// cannot be listed.
-    pub fn is_synced(&self) -> bool {
+    pub fn all_scopes_synced(&self) -> bool {
         let inner = self.inner.lock();
-        let is_listed = |(scope, list): (&Scope, &List)| match list {
+        let is_synced = |(scope, list): (&Scope, &List)| match list {
             List::Complete => true,
             List::Failing => scope.is_some(),
             List::Pending | List::NotServed => false,
         };
-        !inner.lists.is_empty() && inner.lists.iter().all(is_listed)
+        !inner.lists.is_empty() && inner.lists.iter().all(is_synced)
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.

@@ -14,28 +14,28 @@ impl Context {
         let actors = &self.stores.actors;
         let actor = actors.get(key)?;
         requeue_if_unsynced(
-            self.has_listed_all(&key.namespace),
+            self.all_synced(&key.namespace),
             actors.has_pending_lists(),
             actor.status_view.queue.is_some(),
         )
     }
 
-    fn has_listed_all(&self, namespace: &str) -> bool {
+    fn all_synced(&self, namespace: &str) -> bool {
         let (stores, workloads) = (&self.stores, &self.workloads);
-        stores.actors.is_listed(namespace)
-            && stores.pods.is_listed(namespace)
-            && stores.hpas.is_listed(namespace)
-            && workloads.deployments.store.is_listed(namespace)
-            && workloads.stateful_sets.store.is_listed(namespace)
-            && self.service_accounts.store.is_listed(namespace)
-            && self.config_maps.objects.store.is_listed(namespace)
+        stores.actors.is_synced(namespace)
+            && stores.pods.is_synced(namespace)
+            && stores.hpas.is_synced(namespace)
+            && workloads.deployments.store.is_synced(namespace)
+            && workloads.stateful_sets.store.is_synced(namespace)
+            && self.service_accounts.store.is_synced(namespace)
+            && self.config_maps.objects.store.is_synced(namespace)
     }
 
     /// Returns whether the caches of KEDA's objects are synced, so that an absent object does not exist.
     pub(super) fn keda_is_synced(&self, namespace: &str) -> bool {
         self.keda.is_installed()
-            && self.scaled_objects.store.is_listed(namespace)
-            && self.trigger_authentications.store.is_listed(namespace)
+            && self.scaled_objects.store.is_synced(namespace)
+            && self.trigger_authentications.store.is_synced(namespace)
     }
 }
 

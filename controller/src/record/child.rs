@@ -81,7 +81,7 @@ impl<K: ChildType> Record for ChildRecord<K> {
     }
 
     fn is_watched(&self) -> bool {
-        self.metadata.labelled
+        self.metadata.managed
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Metadata {
     /// Controller owner reference.
     pub controller: Option<Controller>,
     /// Whether it has the managed-by label that our watches select by.
-    pub labelled: bool,
+    pub managed: bool,
 }
 
 impl Metadata {
@@ -117,7 +117,7 @@ impl RawMetadata<'_> {
             uid: self.uid.as_ref().into(),
             resource_version: self.resource_version.parse().unwrap_or_default(),
             deleting: self.deletion_timestamp.is_some(),
-            labelled: self.label(label::MANAGED_BY) == Some(MANAGED_BY),
+            managed: self.label(label::MANAGED_BY) == Some(MANAGED_BY),
             controller: self
                 .owner_references
                 .iter()

@@ -202,7 +202,7 @@ fn metadata(meta: &ObjectMeta) -> Metadata {
         resource_version: version.parse().unwrap_or_default(),
         deleting: meta.deletion_timestamp.is_some(),
         controller: None,
-        labelled: false,
+        managed: false,
     }
 }
 

@@ -211,7 +211,7 @@ impl<K: WorkloadType> Record for TypedWorkload<K> {
     }
 
     fn is_watched(&self) -> bool {
-        self.record.metadata.labelled
+        self.record.metadata.managed
     }
 }
 

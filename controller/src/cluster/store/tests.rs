@@ -175,33 +175,33 @@ fn absence_is_known_once_the_namespace_was_listed() {
     let store = Store::<PodRecord>::default();
     let ns = |name: &str| Some(Arc::from(name));
     let (one, other) = (ns("one"), ns("other"));
-    let listed = || (store.is_listed("one"), store.is_listed("other"));
+    let synced = || (store.is_synced("one"), store.is_synced("other"));
     assert_eq!(
-        (listed(), store.has_pending_lists()),
+        (synced(), store.has_pending_lists()),
         ((false, false), false)
     );
     store.list_pending(&one);
     store.list_pending(&other);
     assert_eq!(
-        (listed(), store.has_pending_lists()),
+        (synced(), store.has_pending_lists()),
         ((false, false), true)
     );
     assert!(store.list_completed(&one), "the first list is reported");
     assert!(!store.list_completed(&one), "later lists are not");
-    assert_eq!((listed(), store.has_pending_lists()), ((true, false), true));
+    assert_eq!((synced(), store.has_pending_lists()), ((true, false), true));
     store.list_failed(&other);
     assert_eq!(
-        (listed(), store.has_pending_lists()),
+        (synced(), store.has_pending_lists()),
         ((true, false), false)
     );
     assert!(store.list_completed(&other));
 
     store.retain_scopes(&[other.clone()].into());
-    assert_eq!(listed(), (false, true), "its list is no longer known");
+    assert_eq!(synced(), (false, true), "its list is no longer known");
     store.kind_removed(&other);
-    assert_eq!(listed(), (false, false));
+    assert_eq!(synced(), (false, false));
     store.list_completed(&None);
-    assert_eq!(listed(), (true, true), "the whole cluster");
+    assert_eq!(synced(), (true, true), "the whole cluster");
 }
 
 /// FIN-2, STA-1: no event would report its deletion, so the record would stay forever.
@@ -231,23 +231,23 @@ fn write_response_for_an_unwatched_object_is_not_stored() {
 fn store_is_synced_once_no_first_list_is_pending() {
     let store = Store::<PodRecord>::default();
     let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
-    assert!(!store.is_synced(), "no list has started");
+    assert!(!store.all_scopes_synced(), "no list has started");
     store.list_pending(&one);
     store.list_pending(&other);
     store.list_completed(&one);
-    assert!(!store.is_synced(), "one list is pending");
+    assert!(!store.all_scopes_synced(), "one list is pending");
     store.list_failed(&other);
     assert!(
-        store.is_synced(),
+        store.all_scopes_synced(),
         "a failing namespace does not block others"
     );
 
     let store = Store::<PodRecord>::default();
     store.list_pending(&None);
     store.list_failed(&None);
-    assert!(!store.is_synced(), "no list has completed");
+    assert!(!store.all_scopes_synced(), "no list has completed");
     store.list_completed(&None);
-    assert!(store.is_synced());
+    assert!(store.all_scopes_synced());
 }
 
 /// KEDA-7: the response to a write may arrive after the kind was removed, of which no event reports more.
@@ -260,7 +260,7 @@ fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
     store.kind_removed(&all);
     store.apply_response(&pod("p", "a", "u", 8, true));
     assert_eq!(store.len(), 0);
-    assert!(!store.is_synced() && !store.has_pending_lists() && !store.is_listed("ns"));
+    assert!(!store.all_scopes_synced() && !store.has_pending_lists() && !store.is_synced("ns"));
 
     store.list_pending(&all);
     store.apply_response(&pod("p", "a", "u", 9, true));

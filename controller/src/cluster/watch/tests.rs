@@ -97,7 +97,7 @@ async fn unserved_kind_does_not_block_readiness_and_is_watched_while_served() {
 
     for _ in 0..2 {
         serve.send_replace(true);
-        assert!(!store.is_listed("ns"), "the list is not complete yet");
+        assert!(!store.is_synced("ns"), "the list is not complete yet");
         next_enqueued().await;
         assert_eq!(store.len(), 1, "the object is stored");
         let complete = next_enqueued().await;
@@ -105,7 +105,7 @@ async fn unserved_kind_does_not_block_readiness_and_is_watched_while_served() {
             matches!(complete, Enqueue::AllActors),
             "actors that waited for the list are enqueued: {complete:?}"
         );
-        assert!(store.is_listed("ns"));
+        assert!(store.is_synced("ns"));
         serve.send_replace(false);
         next_enqueued().await;
         assert_eq!(store.len(), 0, "the object is dropped with its kind");

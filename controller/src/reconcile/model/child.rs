@@ -80,5 +80,5 @@ pub const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// When to read a workload again while a change is expected; `None` if a watch reports it.
 pub fn unwatched_poll_interval(workload: &WorkloadRecord) -> Option<Duration> {
-    (!workload.metadata.labelled).then_some(UNWATCHED_POLL_INTERVAL)
+    (!workload.metadata.managed).then_some(UNWATCHED_POLL_INTERVAL)
 }

@@ -7,27 +7,27 @@ use crate::cluster::watch::WatchSink;
 use crate::record::{Enqueue, Projected, Record};
 
 /// A store, and whether its first list is complete.
-pub(super) struct ListedStore<R> {
+pub(super) struct WatchedStore<R> {
     pub(super) store: Store<R>,
-    listed: AtomicBool,
+    synced: AtomicBool,
 }
 
-impl<R: Record> Default for ListedStore<R> {
+impl<R: Record> Default for WatchedStore<R> {
     fn default() -> Self {
         Self {
             store: Store::default(),
-            listed: AtomicBool::new(false),
+            synced: AtomicBool::new(false),
         }
     }
 }
 
-impl<R> ListedStore<R> {
-    pub(super) fn is_listed(&self) -> bool {
-        self.listed.load(Ordering::Acquire)
+impl<R> WatchedStore<R> {
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Acquire)
     }
 }
 
-impl<R: Record> WatchSink<R> for ListedStore<R> {
+impl<R: Record> WatchSink<R> for WatchedStore<R> {
     fn init(&self, scope: &Scope) {
         self.store.init(scope);
     }
@@ -43,7 +43,7 @@ impl<R: Record> WatchSink<R> for ListedStore<R> {
     /// The first list triggers a reconcile even if it is empty.
     fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
         let deleted = self.store.init_done(scope);
-        let first = !self.listed.swap(true, Ordering::AcqRel);
+        let first = !self.synced.swap(true, Ordering::AcqRel);
         deleted
             .into_iter()
             .chain(first.then_some(Enqueue::AllActors))
