@@ -12,8 +12,8 @@ use super::bound_pods::{PodToReplace, SidecarState, TargetPodCounts};
 /// Path of the annotations in a workload's pod template.
 pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 
-/// Written in place of the actor's hash where removing the annotation would not trigger a rollout. A rollout whose value
-/// this is restores the pods' former state; any other one gave them the sidecar.
+/// Written in place of the actor's hash where removing the annotation would not trigger a rollout. A rollout with this
+/// value restores the pods' former state; any other one gave them the sidecar.
 pub const UNBIND_MARKER: &str = "unbound";
 
 /// The state that a rollout decision needs.
