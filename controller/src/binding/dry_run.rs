@@ -39,7 +39,7 @@ pub enum ProbeFailure {
 }
 
 /// Dry-runs `pod` for the actor with this uid and hash (see [`verify_injected`]). If only a quota rejects it and the
-/// target has all its pods (`has_all_pods`), a second dry run without requests decides, since a replaced pod frees its
+/// target has all its pods (`has_desired_pods`), a second dry run without requests decides, since a replaced pod frees its
 /// share of the quota. While a pod is missing, the quota must have room for the whole pod.
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub async fn run(
     namespace: &str,
     pod: &Pod,
     (uid, actor_hash): (&str, Option<&str>),
-    has_all_pods: bool,
+    has_desired_pods: bool,
 ) -> kube::Result<DryRunOutcome> {
     let first = outcome_of(
         create_dry_run(client, namespace, pod).await,
@@ -59,7 +59,7 @@ pub async fn run(
     let DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) = &first else {
         return Ok(first);
     };
-    if !is_quota_rejection(reason) || !has_all_pods {
+    if !is_quota_rejection(reason) || !has_desired_pods {
         return Ok(first);
     }
     let second = create_dry_run(client, namespace, &without_requests(pod)).await;

@@ -269,16 +269,16 @@ fn key_of(queue: &ActorQueue) -> Key {
 #[derive(Default)]
 pub struct QueueRechecks {
     actors: Mutex<HashMap<Key, Recheck>>,
-    last_version: AtomicU64,
+    last_sequence: AtomicU64,
 }
 
-/// Position in the order of requests, taken when a reconcile starts to observe the queue.
+/// Sequence number of a recheck request. A reconcile notes the last one before it observes the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RecheckVersion(u64);
+pub struct RecheckSequence(u64);
 
 struct Recheck {
     reason: RecheckReason,
-    requested: RecheckVersion,
+    requested: RecheckSequence,
     /// Consecutive reconciles without a response from the broker.
     failures: u32,
 }
@@ -288,7 +288,7 @@ impl QueueRechecks {
     pub fn request(&self, actor: &Key, reason: RecheckReason) {
         let mut actors = self.actors.lock();
         let failures = actors.get(actor).map_or(0, |recheck| recheck.failures);
-        let requested = RecheckVersion(self.last_version.fetch_add(1, Ordering::Relaxed) + 1);
+        let requested = RecheckSequence(self.last_sequence.fetch_add(1, Ordering::Relaxed) + 1);
         let recheck = Recheck {
             reason,
             requested,
@@ -297,9 +297,9 @@ impl QueueRechecks {
         actors.insert(actor.clone(), recheck);
     }
 
-    /// The current position, for [`clear`](Self::clear).
-    pub fn version(&self) -> RecheckVersion {
-        RecheckVersion(self.last_version.load(Ordering::Relaxed))
+    /// The last sequence number, for [`clear`](Self::clear).
+    pub fn last_sequence(&self) -> RecheckSequence {
+        RecheckSequence(self.last_sequence.load(Ordering::Relaxed))
     }
 
     /// Why an actor's queue is to be checked again.
@@ -323,14 +323,14 @@ impl QueueRechecks {
         let mut actors = self.actors.lock();
         let recheck = actors.entry(actor.clone()).or_insert_with(|| Recheck {
             reason: RecheckReason::Unknown(error.clone()),
-            requested: self.version(),
+            requested: self.last_sequence(),
             failures: 0,
         });
         recheck.failures += 1;
     }
 
     /// Records that a reconcile that started at `started` found the queue ready. A newer request needs another recheck.
-    pub fn clear(&self, actor: &Key, started: RecheckVersion) {
+    pub fn clear(&self, actor: &Key, started: RecheckSequence) {
         let mut actors = self.actors.lock();
         match actors.get_mut(actor) {
             Some(recheck) if recheck.requested > started => recheck.failures = 0,

@@ -140,7 +140,7 @@ fn first_missing(previous: &Value, after: &Value, owned: Option<&Value>) -> Opti
         (Value::Object(previous), Value::Object(after)) => {
             previous.iter().find_map(|(key, value)| {
                 let owned = owned.and_then(|owned| owned.get(format!("f:{key}")));
-                let path = || step(key);
+                let path = || path_element(key);
                 missing_field(value, after.get(key), owned, &path)
             })
         }
@@ -221,23 +221,23 @@ fn is_owned_item(owned: &Value) -> bool {
 /// Returns the field set of `item` within that of its list. Items are identified by their key fields or, in a set, by
 /// their value.
 fn item_of<'a>(list: &'a Value, item: &Value) -> Option<&'a Value> {
-    let matches = |step: &str| {
-        if let Some(keys) = step.strip_prefix("k:") {
+    let matches = |key: &str| {
+        if let Some(keys) = key.strip_prefix("k:") {
             let keys: Option<Map<String, Value>> = serde_json::from_str(keys).ok();
             return keys.is_some_and(|keys| keys.iter().all(|(key, value)| item[key] == *value));
         }
-        let value = step
+        let value = key
             .strip_prefix("v:")
             .and_then(|text| serde_json::from_str::<Value>(text).ok());
         value.as_ref() == Some(item)
     };
     list.as_object()?
         .iter()
-        .find(|(step, _)| matches(step))
+        .find(|(key, _)| matches(key))
         .map(|(_, owned)| owned)
 }
 
-fn step(key: &str) -> String {
+fn path_element(key: &str) -> String {
     if key.contains(['.', '/']) {
         format!("[{key}]")
     } else {

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::record::{PodRecord, Problem, ProblemClass};
 
 /// How long a container's failed exit counts as a failure (STA-2).
-const FAILED_EXIT_COUNTS: Duration = Duration::from_mins(10);
+const FAILED_EXIT_RETENTION: Duration = Duration::from_mins(10);
 
 /// Counts of an actor's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Pods {
     /// Earliest time since which a running pod of the current template has been unready.
     pub unready_since: Option<Timestamp>,
     /// When the next failed exit stops counting.
-    pub failure_ends: Option<Timestamp>,
+    pub failure_expires: Option<Timestamp>,
 }
 
 impl Pods {
@@ -91,11 +91,11 @@ impl Pods {
         let mut exited = Vec::new();
         for (problem, at) in &pod.failed_exits {
             let ends =
-                at.0.checked_add(FAILED_EXIT_COUNTS)
+                at.0.checked_add(FAILED_EXIT_RETENTION)
                     .unwrap_or(Timestamp::MAX);
             if now < ends {
-                self.failure_ends = Some(
-                    self.failure_ends
+                self.failure_expires = Some(
+                    self.failure_expires
                         .map_or(ends, |earliest| earliest.min(ends)),
                 );
                 exited.push(problem.clone());

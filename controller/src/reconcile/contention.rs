@@ -1,5 +1,9 @@
 //! Contention over a field that another manager changes or owns (docs/spec/binding.md, section 7). Pure: the caller
 //! observes the field and stores the state in the actor's status.
+//!
+//! Two state machines share `status.conflicts`: [`ContentionState`] decides after a conflict whether a field is written
+//! again, and yields it in the end; [`drift_restore`] decides when our own workload or `ScaledObject` is restored after
+//! someone changed it, and never yields.
 
 pub mod drift_restore;
 pub mod field_manager;

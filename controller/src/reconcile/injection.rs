@@ -29,8 +29,8 @@ pub struct InjectionInputs<'a> {
     pub limits: Option<&'a BTreeSet<Box<str>>>,
     /// A pod of the target was admitted with this actor hash, for this actor.
     pub injected: bool,
-    /// The same for any actor UID, since a recreated actor has a new one.
-    pub injected_for_any_uid: bool,
+    /// The same for any actor: a recreated one has another UID.
+    pub injected_for_any_actor: bool,
 }
 
 impl InjectionInputs<'_> {
@@ -78,7 +78,7 @@ impl InjectionInputs<'_> {
         match probed {
             ProbeOutcome::NotRun | ProbeOutcome::NotInjected(_) if !legacy => {
                 // The pending dry run confirms this or stops injection.
-                if self.injected_for_any_uid
+                if self.injected_for_any_actor
                     && status.rejected_actor_hash.as_ref() != Some(&hash.actor)
                 {
                     status.verified_actor_hash = Some(hash.actor);

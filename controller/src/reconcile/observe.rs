@@ -140,7 +140,7 @@ pub async fn observe(
         workload,
         previous_workload: other.filter(|_| !is_orphaned),
         queue: ObservedQueue::NotQueried,
-        recheck_version: context.queue_rechecks.version(),
+        recheck_sequence: context.queue_rechecks.last_sequence(),
         depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,

@@ -179,7 +179,7 @@ where
             content: Content::of(&object),
             bundles: bundles.into(),
             fail_closed: fail_closed.into(),
-            writer: other_writer(object.meta()),
+            writer: other_field_manager(object.meta()),
             metadata: metadata(object.meta()),
             kind: PhantomData,
         }
@@ -206,7 +206,7 @@ fn metadata(meta: &ObjectMeta) -> Metadata {
     }
 }
 
-fn other_writer(meta: &ObjectMeta) -> Option<Box<str>> {
+fn other_field_manager(meta: &ObjectMeta) -> Option<Box<str>> {
     let entries = meta.managed_fields.iter().flatten();
     let others = entries.filter(|entry| entry.manager.as_deref() != Some(manager::ADMISSION));
     let newest = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::keyed::{BY_NAME, last_wins_in_container, last_wins_in_pod, upsert};
 use super::labels::{pod_labels, to_json};
 use super::sidecar::{self, SidecarInputs, gateway_of, is_end_actor};
-use super::volumes::STANDALONE;
+use super::volumes::STANDALONE_VOLUMES;
 use super::{is_unset, list_at, object_at, runtime};
 use crate::api::{AsyncActorSpec, EnvVar, Workload};
 use crate::config::{Settings, Transport};
@@ -91,7 +91,7 @@ fn complete(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
     add_sidecar(spec, inputs, gateway);
     if let Some(volumes) = list_at(spec, "volumes") {
         let ca = sidecar::broker_ca(inputs.transport);
-        for volume in STANDALONE
+        for volume in STANDALONE_VOLUMES
             .volumes()
             .into_iter()
             .chain(ca.map(|(volume, _)| volume))
@@ -125,7 +125,7 @@ fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Op
     let python = inputs.workload.effective_python_executable();
     let concurrency = inputs.spec.effective_concurrency();
     let is_end_actor = is_end_actor(inputs.actor);
-    runtime::complete(container, python, is_end_actor, concurrency, &STANDALONE);
+    runtime::complete(container, python, is_end_actor, concurrency, &STANDALONE_VOLUMES);
     gateway
 }
 
@@ -142,7 +142,7 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         transport: inputs.transport,
         settings: inputs.settings,
         gateway,
-        volumes: &STANDALONE,
+        volumes: &STANDALONE_VOLUMES,
         further: &further,
     });
     // a native sidecar stops after the runtime, so it can still handle the runtime's last reply

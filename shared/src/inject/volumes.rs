@@ -25,7 +25,7 @@ enum Script {
 }
 
 /// Volumes in pods of our own workloads.
-pub(super) const STANDALONE: Volumes = Volumes {
+pub(super) const STANDALONE_VOLUMES: Volumes = Volumes {
     socket: SOCKET_VOLUME,
     tmp: TMP_VOLUME,
     runtime: RUNTIME_CONFIG_MAP,
@@ -34,7 +34,7 @@ pub(super) const STANDALONE: Volumes = Volumes {
 };
 
 /// Volumes in pods of other controllers (BIND-21, BIND-28).
-pub(super) const BOUND: Volumes = Volumes {
+pub(super) const BOUND_VOLUMES: Volumes = Volumes {
     socket: BOUND_SOCKET_VOLUME,
     tmp: BOUND_TMP_VOLUME,
     runtime: RUNTIME_CONFIG_MAP,

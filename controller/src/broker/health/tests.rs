@@ -319,7 +319,7 @@ fn recheck_is_due_until_cleared() {
     rechecks.request(&key, RecheckReason::Missing);
     assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
     assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
-    let started = rechecks.version();
+    let started = rechecks.last_sequence();
     rechecks.request(&key, RecheckReason::Changed);
     rechecks.clear(&key, started);
     let newer = Some(RecheckReason::Changed);
@@ -328,6 +328,6 @@ fn recheck_is_due_until_cleared() {
         newer,
         "requested during the reconcile"
     );
-    rechecks.clear(&key, rechecks.version());
+    rechecks.clear(&key, rechecks.last_sequence());
     assert_eq!(rechecks.reason(&key), None);
 }

@@ -83,12 +83,12 @@ fn error_exit_counts_for_ten_minutes() {
         Some(ProblemClass::SidecarError)
     );
     assert_eq!(
-        fresh.failure_ends,
+        fresh.failure_expires,
         Some(now() + SignedDuration::from_secs(10))
     );
     let old = exited(601);
     assert_eq!(
-        (old.failure, old.pending, old.failure_ends),
+        (old.failure, old.pending, old.failure_expires),
         (None, 1, None)
     );
 }
@@ -105,7 +105,7 @@ fn highest_class_of_recent_error_exits_is_reported() {
             "containerStatuses": [exited("asya-sidecar", 5), exited("asya-runtime", runtime)]});
         let counts = count(&[pod("p", &json!({}), &status)]);
         let class = counts.failure.map(|(problem, _)| problem.class);
-        (class, counts.failure_ends)
+        (class, counts.failure_expires)
     };
     let ends = |seconds| Some(now() + SignedDuration::from_secs(seconds));
     assert_eq!(

@@ -17,7 +17,7 @@ use crate::fault::{Error, OwnedField};
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::field_manager::{
-    Segment, describe_manager, first_unowned, first_unowned_field,
+    PathElement, describe_manager, first_unowned, first_unowned_field,
 };
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
 use crate::reconcile::model::outcome::ActiveOutcome;
@@ -138,14 +138,14 @@ async fn find_conflict(
             let changed = existing.and_then(|existing| {
                 let entries = existing.managed_fields.as_deref().unwrap_or_default();
                 let path = first_unowned_field(entries, ScaledObjectRecord::MANAGER, desired)?;
-                Some((Segment::text(&path), describe_manager(&existing, &path)))
+                Some((PathElement::text(&path), describe_manager(&existing, &path)))
             });
             Ok(Some(changed.unwrap_or_else(unknown)))
         }
         ContestedField::Handoff(owner) => {
-            let path = Segment::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
+            let path = PathElement::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
             let manager = read_manager(context, namespace, owner, &path).await?;
-            Ok(Some((Segment::text(&path), manager)))
+            Ok(Some((PathElement::text(&path), manager)))
         }
         ContestedField::Replicas(workload) => {
             let Some(resource) = context.bindings.resource_of(workload) else {
@@ -154,7 +154,7 @@ async fn find_conflict(
             let key = Key::new(namespace, &workload.name);
             let existing = read_metadata(context, &resource, &key).await?;
             let Some((existing, writer)) = existing.and_then(|existing| {
-                let writer = replicas::other_writer(&existing)?;
+                let writer = replicas::other_field_manager(&existing)?;
                 Some((existing, writer))
             }) else {
                 return Ok(None);
@@ -163,7 +163,7 @@ async fn find_conflict(
             if replicas::predate_scaling(&existing, scaling.as_ref()) {
                 return Ok(None);
             }
-            let path = Segment::text(&Segment::path(&REPLICAS));
+            let path = PathElement::text(&PathElement::path(&REPLICAS));
             Ok(Some((path, Some(writer))))
         }
     }
@@ -181,10 +181,10 @@ pub(super) async fn find_causes(
             .as_ref()
             .and_then(|it| it.managed_fields.as_deref());
         let path = match &drift.desired {
-            None => Segment::path(&REPLICAS),
+            None => PathElement::path(&REPLICAS),
             Some(desired) => {
                 first_unowned_field(entries.unwrap_or_default(), drift.manager, desired)
-                    .unwrap_or_else(|| Segment::path(&CONTAINERS))
+                    .unwrap_or_else(|| PathElement::path(&CONTAINERS))
             }
         };
         causes.push(RestoredDrift {
@@ -192,7 +192,7 @@ pub(super) async fn find_causes(
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
             manager: existing.and_then(|existing| describe_manager(&existing, &path)),
-            field: Segment::text(&path),
+            field: PathElement::text(&path),
         });
     }
     Ok(causes)
@@ -215,15 +215,15 @@ pub(super) async fn first_changed_field(
     let entries = existing.managed_fields.as_deref().unwrap_or_default();
     let path = first_unowned(entries, manager::TEMPLATE, owned_paths());
     Ok(path.map_or_else(unknown, |path| {
-        (Segment::text(&path), describe_manager(&existing, &path))
+        (PathElement::text(&path), describe_manager(&existing, &path))
     }))
 }
 
-fn owned_paths() -> Vec<Vec<Segment>> {
-    let below = |path: &[&str]| Segment::path(&[&TEMPLATE[..], path].concat());
+fn owned_paths() -> Vec<Vec<PathElement>> {
+    let below = |path: &[&str]| PathElement::path(&[&TEMPLATE[..], path].concat());
     let container = |list: &str, name: &str| {
         let mut path = below(&["spec", list]);
-        path.push(Segment::Item(json!({"name": name})));
+        path.push(PathElement::Item(json!({"name": name})));
         path
     };
     vec![
@@ -239,7 +239,7 @@ pub(super) async fn read_manager(
     context: &Context,
     namespace: &str,
     object: &ObjectRef,
-    path: &[Segment],
+    path: &[PathElement],
 ) -> Result<Option<String>, Error> {
     let Some(resource) = context.bindings.resource_of(object) else {
         return Ok(None);

@@ -116,7 +116,7 @@ async fn run_probe(
                 ProbePurpose::Rollout => pod,
             };
             let expected = (&*params.uid, params.actor_hash.as_deref());
-            dry_run::run(&context.client, &key.namespace, pod, expected, params.has_all_pods)
+            dry_run::run(&context.client, &key.namespace, pod, expected, params.has_desired_pods)
                 .await
                 .map_err(Error::Api)?
         }

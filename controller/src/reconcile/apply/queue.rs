@@ -22,7 +22,7 @@ pub(super) async fn ensure_queue(
     }
     let written = match &plan.step {
         QueueStep::Keep(ready) => Ok(ready.clone()),
-        QueueStep::Await(requeue) => return QueueState::NotKnownNow(*requeue),
+        QueueStep::Await(requeue) => return QueueState::Deferred(*requeue),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
         QueueStep::Skip => return QueueState::NotChecked,
         QueueStep::Blocked(fault) => return QueueState::Fault(fault.clone()),
@@ -37,6 +37,6 @@ pub(super) async fn ensure_queue(
         let (reason, text) = creation_event(desired, plan.was_verified);
         context.events.publish(actor, reason, &text);
     }
-    context.queue_rechecks.clear(key, plan.recheck_version);
+    context.queue_rechecks.clear(key, plan.recheck_sequence);
     ready_state(desired, ready, created)
 }

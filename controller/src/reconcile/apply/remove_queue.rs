@@ -19,7 +19,7 @@ use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, after_unverified_removal,
+    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, after_unrecorded_removal,
     is_failure, is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
@@ -91,7 +91,7 @@ async fn delete_queue(
     }
     let queues = ActorQueues::new(context, actor, transport);
     if removal.evidence == QueueEvidence::MaybeCreated {
-        return Ok(remove_unverified_queue(&queues, queue).await);
+        return Ok(remove_unrecorded_queue(&queues, queue).await);
     }
     remove_queue(&queues, plan, removal)
         .await
@@ -138,7 +138,7 @@ async fn remove_queue(
 
 /// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever
 /// was the actor's.
-async fn remove_unverified_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
+async fn remove_unrecorded_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
     let (unrecorded, key) = (
         &queues.context.unrecorded_queues,
         &queues.actor.metadata.key,
@@ -152,7 +152,7 @@ async fn remove_unverified_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) 
         Err(error) if is_failure(error) => unrecorded.record_failure(key, queue),
         Ok(_) | Err(_) => 0,
     };
-    let progress = after_unverified_removal(removed, failures);
+    let progress = after_unrecorded_removal(removed, failures);
     if progress == RemovalProgress::Done {
         unrecorded.remove(key, queue);
     }

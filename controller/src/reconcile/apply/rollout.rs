@@ -11,7 +11,7 @@ use super::foreign_fields::{TargetAnnotations, roll_path, write_annotations};
 use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
-use crate::reconcile::contention::field_manager::Segment;
+use crate::reconcile::contention::field_manager::PathElement;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::rollout::inputs::{AnnotationConflict, RolloutAction, RolloutDecision};
@@ -83,7 +83,7 @@ async fn annotation_conflict(
         .first()
         .map(|(_, path, _)| *path);
     let path = path.unwrap_or_default();
-    let segments = Segment::path(&[path, &[annotation::ROLL]].concat());
+    let segments = PathElement::path(&[path, &[annotation::ROLL]].concat());
     Ok(FieldConflict {
         manager: read_manager(context, namespace, &object, &segments).await?,
         field: roll_path(path),

@@ -16,14 +16,14 @@ const MIN_PARENT_DEPTH: usize = 2;
 
 /// One step of a field's path.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Segment {
+pub enum PathElement {
     /// A field of an object, or a key of a map.
     Field(String),
     /// A list item, identified by its key fields.
     Item(Value),
 }
 
-impl Segment {
+impl PathElement {
     /// A path that consists of plain fields.
     pub fn path(fields: &[&str]) -> Vec<Self> {
         let fields = fields.iter();
@@ -92,7 +92,7 @@ impl fmt::Display for FieldManager {
 
 /// The newest other manager that owns the field at `path`. If the field was removed, the newest owner of its nearest
 /// parent: a manager that only removes fields leaves no trace.
-pub fn find_manager(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<FieldManager> {
+pub fn find_manager(entries: &[ManagedFieldsEntry], path: &[PathElement]) -> Option<FieldManager> {
     let mut others: Vec<_> = entries
         .iter()
         .filter(|entry| !manager(entry).starts_with(OUR_MANAGER_PREFIX))
@@ -117,7 +117,7 @@ pub fn find_manager(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<
 
 /// Names the field manager that owns `path`, and the controller of the object, because many field managers are just
 /// called "manager".
-pub fn describe_manager(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
+pub fn describe_manager(metadata: &ObjectMeta, path: &[PathElement]) -> Option<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let manager = find_manager(entries, path)?;
     let mut owners = metadata.owner_references.iter().flatten();
@@ -132,7 +132,7 @@ pub fn describe_manager(metadata: &ObjectMeta, path: &[Segment]) -> Option<Strin
 }
 
 /// When another owner of the field at `path` last wrote; `None` if nobody else owns it.
-pub fn written_at(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Timestamp> {
+pub fn written_at(entries: &[ManagedFieldsEntry], path: &[PathElement]) -> Option<Timestamp> {
     let others = entries.iter();
     let others = others.filter(|entry| !manager(entry).starts_with(OUR_MANAGER_PREFIX));
     let owners = others.filter(|entry| coverage(entry, path) == Coverage::Field);
@@ -156,7 +156,7 @@ pub fn first_unowned_field(
     entries: &[ManagedFieldsEntry],
     manager: &str,
     desired: &Value,
-) -> Option<Vec<Segment>> {
+) -> Option<Vec<PathElement>> {
     first_unowned(entries, manager, leaves(desired))
 }
 
@@ -164,30 +164,30 @@ pub fn first_unowned_field(
 pub fn first_unowned(
     entries: &[ManagedFieldsEntry],
     manager: &str,
-    paths: Vec<Vec<Segment>>,
-) -> Option<Vec<Segment>> {
+    paths: Vec<Vec<PathElement>>,
+) -> Option<Vec<PathElement>> {
     let entry = entries.iter().find(|entry| is_applied_by(entry, manager));
     let owned =
-        |path: &[Segment]| entry.is_some_and(|entry| coverage(entry, path) == Coverage::Field);
+        |path: &[PathElement]| entry.is_some_and(|entry| coverage(entry, path) == Coverage::Field);
     paths.into_iter().find(|path| !owned(path))
 }
 
 /// The paths of an object's fields, without those that have no field manager.
-fn leaves(object: &Value) -> Vec<Vec<Segment>> {
+fn leaves(object: &Value) -> Vec<Vec<PathElement>> {
     let mut open = vec![(Vec::new(), object)];
     let mut leaves = Vec::new();
     while let Some((path, value)) = open.pop() {
         match value.as_object().filter(|fields| !fields.is_empty()) {
             Some(fields) => open.extend(fields.iter().map(|(name, value)| {
-                let step = Segment::Field(name.clone());
+                let step = PathElement::Field(name.clone());
                 (path.iter().cloned().chain([step]).collect(), value)
             })),
             None => leaves.push(path),
         }
     }
     let unowned = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
-    leaves.retain(|path| !unowned.contains(&&*Segment::text(path)));
-    leaves.sort_by_key(|path| Segment::text(path));
+    leaves.retain(|path| !unowned.contains(&&*PathElement::text(path)));
+    leaves.sort_by_key(|path| PathElement::text(path));
     leaves
 }
 
@@ -199,7 +199,7 @@ enum Coverage {
     Parent(usize),
 }
 
-fn coverage(entry: &ManagedFieldsEntry, path: &[Segment]) -> Coverage {
+fn coverage(entry: &ManagedFieldsEntry, path: &[PathElement]) -> Coverage {
     let Some(mut set) = entry.fields_v1.as_ref().and_then(|it| it.0.as_object()) else {
         return Coverage::Parent(0);
     };

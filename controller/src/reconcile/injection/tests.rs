@@ -27,7 +27,7 @@ fn inputs<'a>(
         generation: 2,
         limits: Some(limits),
         injected: false,
-        injected_for_any_uid: false,
+        injected_for_any_actor: false,
     }
 }
 
@@ -142,8 +142,8 @@ fn injection_of_an_earlier_release_continues_until_a_dry_run_is_rejected() {
 #[test]
 fn running_pods_with_the_current_actor_hash_verify_it_for_a_new_binding() {
     let none = limits(&[]);
-    let inputs = |previous, injected_for_any_uid| InjectionInputs {
-        injected_for_any_uid,
+    let inputs = |previous, injected_for_any_actor| InjectionInputs {
+        injected_for_any_actor,
         ..inputs(previous, &none)
     };
     let initial = inputs(None, true)

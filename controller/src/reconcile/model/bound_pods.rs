@@ -33,7 +33,7 @@ const WITHHELD: [&str; 2] = [
 /// s, and starts the next one within 10 s.
 pub const WEBHOOK_MAX_LAG: Duration = Duration::from_secs(30);
 
-/// A pod whose sidecar does not have the current actor hash. Its replacement would.
+/// A pod without the sidecar that its replacement would get.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodToReplace {
     pub name: Box<str>,
@@ -68,8 +68,9 @@ pub struct TargetPodCounts {
     pub current_ready: i32,
     /// Pods of this actor with the current actor hash.
     pub current: i32,
-    /// Pods with that hash, whichever actor they are annotated for.
-    pub injected_for_any_uid: i32,
+    /// Pods with that hash, also those that an earlier actor of this name got: a recreated actor has another UID, but its
+    /// predecessor's pods prove that the target accepts the sidecar.
+    pub injected_for_any_actor: i32,
     /// All pods, including terminating ones.
     pub total: i32,
     /// Pods whose replacement would have a different actor hash.
@@ -201,7 +202,7 @@ impl TargetPodCounts {
             if !counter.add_pod(&pod.metadata) {
                 continue;
             }
-            counter.counted.injected_for_any_uid +=
+            counter.counted.injected_for_any_actor +=
                 i32::from(has_actor_hash(pod, actor_hash(hash)));
             match labelled_pod_reason(pod, uid, unannotated) {
                 None => counter.add_injected(pod, hash),
@@ -295,9 +296,9 @@ fn labelled_pod_reason(
         // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
         Some(_) => STARTED_BEFORE_BINDING,
         None => {
-            let uninjected = pod.label_of_unknown_origin.as_ref();
-            let opts_out = uninjected.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
-            let reported_reason = uninjected.and_then(|it| it.not_injected.as_deref());
+            let foreign = pod.foreign_label.as_ref();
+            let opts_out = foreign.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
+            let reported_reason = foreign.and_then(|it| it.not_injected.as_deref());
             if opts_out {
                 OPTED_OUT
             } else {

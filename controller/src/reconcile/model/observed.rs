@@ -19,7 +19,7 @@ use super::child::{Child, ChildOwnership};
 use super::known_queues::KnownQueues;
 use super::rollout::ObservedRollout;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::RecheckVersion;
+use crate::broker::health::RecheckSequence;
 use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
@@ -65,7 +65,7 @@ pub struct Observed {
     pub predecessor_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// The rechecks that had been requested when this observation began; later ones stay.
-    pub recheck_version: RecheckVersion,
+    pub recheck_sequence: RecheckSequence,
     /// The queues that the actor has or had.
     pub queues: KnownQueues,
     /// The queue depth to report.
@@ -136,9 +136,9 @@ pub enum ObservedQueue {
     Verified,
     /// The broker's answer.
     Checked(QueueCheck),
-    /// Not known now, but verified earlier: the broker has not failed often enough in a row to report it (QUE-10), or
+    /// Not answered this time, but verified earlier: the broker has not failed often enough in a row to report it (QUE-10), or
     /// it is slow and other calls are ahead of ours (OPS-22). Check again at the given time.
-    NotKnownNow(Requeue),
+    Deferred(Requeue),
     /// The broker returned an error.
     Unknown(BrokerError),
 }

@@ -21,7 +21,7 @@ pub enum Outcome {
     Active(ActiveOutcome),
     /// Deletion is in progress.
     Deleting {
-        /// Why its queue could not be deleted.
+        /// Why its queue or its sidecars could not be removed.
         fault: Option<Fault>,
         /// Kinds of the objects deleted by this reconcile.
         deleted: Vec<&'static str>,
@@ -227,9 +227,9 @@ pub enum QueueState {
     Ready(Option<ReadyQueue>),
     /// Created by this reconcile.
     Created(ReadyQueue),
-    /// Not known now, but it matched the spec when last observed: the broker does not answer (QUE-10), or it is slow
+    /// Not answered this time, but it matched the spec when last observed: the broker does not answer (QUE-10), or it is slow
     /// and other calls are ahead of ours (OPS-22). Check again at the given time.
-    NotKnownNow(Requeue),
+    Deferred(Requeue),
     /// Queues are not managed by the operator (QUE-12).
     Unmanaged,
     /// The queue cannot be used.
@@ -244,7 +244,7 @@ impl QueueState {
     /// When to requeue for a queue whose broker does not answer.
     pub fn requeue(&self) -> Option<Requeue> {
         match self {
-            Self::NotKnownNow(requeue) => Some(*requeue),
+            Self::Deferred(requeue) => Some(*requeue),
             _ => None,
         }
     }

@@ -181,7 +181,7 @@ fn observe_probe(
         generation: actor.generation,
         limits,
         injected: counted.current > 0,
-        injected_for_any_uid: counted.injected_for_any_uid > 0,
+        injected_for_any_actor: counted.injected_for_any_actor > 0,
     };
     let mut next_probe = context
         .bindings

@@ -67,13 +67,13 @@ pub(super) fn classify_failure(
     error: BrokerError,
 ) -> (ObservedQueue, Option<BrokerError>) {
     if error.limiter_delay().is_some() {
-        return (ObservedQueue::NotKnownNow(error.requeue()), None);
+        return (ObservedQueue::Deferred(error.requeue()), None);
     }
     if !verified || !error.is_transient() {
         return (ObservedQueue::Unknown(error), None);
     }
     let queue = if failures + 1 < FAILURE_THRESHOLD {
-        ObservedQueue::NotKnownNow(error.requeue())
+        ObservedQueue::Deferred(error.requeue())
     } else {
         ObservedQueue::Unknown(error.clone())
     };

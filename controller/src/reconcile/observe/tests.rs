@@ -46,7 +46,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
         queue
     };
     let is_tolerated =
-        |queue: ObservedQueue| matches!(queue, ObservedQueue::NotKnownNow(Requeue::Backoff));
+        |queue: ObservedQueue| matches!(queue, ObservedQueue::Deferred(Requeue::Backoff));
     for _ in 0..2 {
         assert!(is_tolerated(observe(true, silent())));
     }
@@ -56,7 +56,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
             "third and later failures"
         );
     }
-    rechecks.clear(&key, rechecks.version());
+    rechecks.clear(&key, rechecks.last_sequence());
     assert!(
         is_tolerated(observe(true, silent())),
         "an answer resets the count"
@@ -159,7 +159,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
             let (queue, failure) = classify_failure(0, verified, full);
             assert_eq!(failure, None, "nothing is wrong with the queue");
             assert!(
-                matches!(queue, ObservedQueue::NotKnownNow(Requeue::After(after)) if after == wait),
+                matches!(queue, ObservedQueue::Deferred(Requeue::After(after)) if after == wait),
                 "{queue:?}"
             );
         }
@@ -168,7 +168,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
         assert_eq!(failure, None, "nothing is wrong with the queue");
         assert!(matches!(
             queue,
-            ObservedQueue::NotKnownNow(Requeue::After(_))
+            ObservedQueue::Deferred(Requeue::After(_))
         ));
     }
 }

@@ -54,7 +54,7 @@ pub enum ContestedField {
     ScaledObject(Option<Value>),
     /// The replicas of this workload (CONF-4).
     Replicas(ObjectRef),
-    /// The handoff annotation on this owner of the target (CONF-3).
+    /// The handoff annotation on this object, whose controller writes the target (CONF-3).
     Handoff(ObjectRef),
 }
 

@@ -133,14 +133,14 @@ pub(super) fn plan_drift(
 
 /// UID of the workload if it was applied with the current desired content and has drifted since.
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
-    let plain = WorkloadStep::Update(WorkloadUpdate::default());
+    let update_only = WorkloadStep::Update(WorkloadUpdate::default());
     let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
     let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
     let applied = recorded(&observed.previous.inventory, kind, name)?;
     let is_current = applied.hash.as_deref() == Some(&*standalone.workload.applied.hash)
         && applied.uid.as_deref() == Some(&*existing.metadata.uid)
         && applied.fingerprint.is_some();
-    (*step == plain && is_current).then_some(&*existing.metadata.uid)
+    (*step == update_only && is_current).then_some(&*existing.metadata.uid)
 }
 
 /// UID of our `ScaledObject`, likewise.

@@ -87,7 +87,7 @@ pub struct ProbeParams {
     /// A pod of the target; `None` if none can be constructed.
     pub pod: Option<Box<Pod>>,
     /// The target has all its desired pods, as far as their number is known.
-    pub has_all_pods: bool,
+    pub has_desired_pods: bool,
     /// Whether the webhook injects the sidecar, according to status.
     pub probe_result: Option<ProbeResult>,
     /// The operator runs with its webhook.
@@ -110,7 +110,7 @@ pub enum StepReadiness {
 
 impl ProbeParams {
     pub fn new(observed: &Observed) -> Self {
-        let has_all_pods = has_all_pods(observed);
+        let has_desired_pods = has_desired_pods(observed);
         let previous = &observed.previous;
         let hash = observed
             .desired_binding()
@@ -123,7 +123,7 @@ impl ProbeParams {
             uid: observed.actor.metadata.uid.clone(),
             actor_hash: actor_hash(hash).map(str::to_owned),
             pod: pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()),
-            has_all_pods,
+            has_desired_pods,
             probe_result: observed.probe_result(),
             webhook: observed.webhook,
             probe_result_since,
@@ -296,7 +296,7 @@ fn no_webhook() -> RolloutOutcome {
 }
 
 /// Whether the target has all its desired pods, as far as their number is known.
-fn has_all_pods(observed: &Observed) -> bool {
+fn has_desired_pods(observed: &Observed) -> bool {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
     let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);

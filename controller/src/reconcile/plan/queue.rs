@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::broker::health::RecheckVersion;
+use crate::broker::health::RecheckSequence;
 use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
@@ -17,7 +17,7 @@ pub struct QueuePlan {
     pub desired: Arc<Desired>,
     pub step: QueueStep,
     /// The last recheck request before the queue was observed.
-    pub recheck_version: RecheckVersion,
+    pub recheck_sequence: RecheckSequence,
     /// The queue was verified before, so creating it now means that it was lost.
     pub was_verified: bool,
 }
@@ -43,7 +43,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
     Some(QueuePlan {
         desired: Arc::clone(desired),
         step: plan_step(observed, desired),
-        recheck_version: observed.recheck_version,
+        recheck_sequence: observed.recheck_sequence,
         was_verified: observed.is_verified(desired),
     })
 }
@@ -58,7 +58,7 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         ObservedQueue::NotQueried => QueueStep::Unmanaged,
-        ObservedQueue::NotKnownNow(requeue) => QueueStep::Await(*requeue),
+        ObservedQueue::Deferred(requeue) => QueueStep::Await(*requeue),
         ObservedQueue::Unknown(error) => QueueStep::Blocked(error.fault()),
         ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,
         ObservedQueue::Checked(QueueCheck::NotFound) => QueueStep::Blocked(Fault {
@@ -110,7 +110,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
 /// The state of a queue whose creation or update failed. Being throttled by the limiter is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
     if error.limiter_delay().is_some() {
-        QueueState::NotKnownNow(error.requeue())
+        QueueState::Deferred(error.requeue())
     } else {
         QueueState::Fault(error.fault())
     }

@@ -82,7 +82,7 @@ pub fn is_failure(error: &BrokerError) -> bool {
 
 /// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has
 /// failed, including this time.
-pub fn after_unverified_removal(
+pub fn after_unrecorded_removal(
     removed: Result<DeleteIfEmptyOutcome, BrokerError>,
     failures: u32,
 ) -> RemovalProgress {
@@ -105,7 +105,7 @@ mod tests {
 
     use super::{
         AfterRemoval, RemovalProgress, after_removal, after_tagged_removal,
-        after_unverified_removal, is_failure, is_removable, is_untagged,
+        after_unrecorded_removal, is_failure, is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -171,12 +171,12 @@ mod tests {
                 RemovalProgress::Recheck(second),
             ),
         ] {
-            assert_eq!(after_unverified_removal(Ok(removed), 9), expected);
+            assert_eq!(after_unrecorded_removal(Ok(removed), 9), expected);
         }
         let after = |failures| {
             let silent = BrokerError::Unreachable("no answer".to_owned());
             assert!(is_failure(&silent));
-            after_unverified_removal(Err(silent), failures)
+            after_unrecorded_removal(Err(silent), failures)
         };
         assert!(matches!(after(1), RemovalProgress::Recheck(_)));
         assert!(matches!(after(2), RemovalProgress::Recheck(_)));

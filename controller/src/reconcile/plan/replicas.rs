@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::steps::ScalingStep;
-use crate::reconcile::contention::field_manager::{self, Segment, applied_at, written_at};
+use crate::reconcile::contention::field_manager::{self, PathElement, applied_at, written_at};
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContentionState, ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::binding::Resolved;
@@ -70,13 +70,13 @@ fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     matches!((desired, current), (Some(desired), Some(current)) if desired != current)
 }
 
-/// The last writer of a workload's replicas, unless it is an autoscaler: an HPA writes them before it reports its
+/// The field manager that last wrote a workload's replicas, unless it is an autoscaler: an HPA writes them before it reports its
 /// desired number, and KEDA scales up from zero.
-pub fn other_writer(workload: &ObjectMeta) -> Option<String> {
-    let writer = field_manager::describe_manager(workload, &Segment::path(&REPLICAS))?;
-    let name = writer.split(' ').next().unwrap_or_default();
+pub fn other_field_manager(workload: &ObjectMeta) -> Option<String> {
+    let manager = field_manager::describe_manager(workload, &PathElement::path(&REPLICAS))?;
+    let name = manager.split(' ').next().unwrap_or_default();
     let autoscalers = ["kube-controller-manager", "keda-operator", "keda"];
-    (!autoscalers.contains(&name)).then_some(writer)
+    (!autoscalers.contains(&name)).then_some(manager)
 }
 
 /// Whether the replicas were last set before our `ScaledObject` began to scale this workload. Such a write is no
@@ -87,7 +87,7 @@ pub fn predate_scaling(workload: &ObjectMeta, scaled_object: Option<&ObjectMeta>
         applied_at(entries, ScaledObjectRecord::MANAGER)
     });
     let entries = workload.managed_fields.as_deref().unwrap_or_default();
-    let set = written_at(entries, &Segment::path(&REPLICAS));
+    let set = written_at(entries, &PathElement::path(&REPLICAS));
     set.zip(scales_since)
         .is_some_and(|(set, since)| set < since)
 }

@@ -102,7 +102,7 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
         ),
         (ObservedQueue::Verified, "mq", QueueStep::Keep(None)),
         (
-            ObservedQueue::NotKnownNow(Requeue::Backoff),
+            ObservedQueue::Deferred(Requeue::Backoff),
             "mq",
             QueueStep::Await(Requeue::Backoff),
         ),

@@ -172,17 +172,17 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
             with_scaling_error(inputs, decision)
         }
     };
-    let creation_failure_ends = inputs.creation_failure.map(|failure| failure.ends);
+    let creation_failure_expires = inputs.creation_failure.map(|failure| failure.ends);
     let deadlines = [
         unready_deadline(inputs),
-        inputs.pods.failure_ends,
-        creation_failure_ends,
+        inputs.pods.failure_expires,
+        creation_failure_expires,
     ];
-    let ends = deadlines
+    let expires = deadlines
         .into_iter()
         .filter(|_| counts.ready < counts.desired)
         .chain([decision.recheck_at]);
-    decision.recheck_at = ends.flatten().filter(|ends| *ends > inputs.now).min();
+    decision.recheck_at = expires.flatten().filter(|at| *at > inputs.now).min();
     decision
 }
 
@@ -300,7 +300,8 @@ fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
     scaling.is_some_and(|scaling| !matches!(scaling.reason, Reason::ScaledByOther))
 }
 
-/// When a rollout or a scale-up (rows 10 and 13) has made no progress for too long, and row 9a takes its place.
+/// When a rollout or a scale-up (rows 10 and 13) has made no progress for too long
+/// (`progress_deadline_exceeded`, row 9a of STA-3).
 fn progress_deadline(inputs: &StateInputs<'_>, decision: &StateDecision) -> Option<Timestamp> {
     let limit = inputs.progress_limit.filter(|_| decision.progressing)?;
     inputs.progressing_since.checked_add(limit).ok()

@@ -420,9 +420,9 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     };
     // The look at the queue got its turn, its creation did not.
     observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
-    let status = report(&observed, outcome(QueueState::NotKnownNow(requeue))).status;
+    let status = report(&observed, outcome(QueueState::Deferred(requeue))).status;
     assert_eq!(status.status, Some(State::Creating));
-    let waiting = Outcome::Active(outcome(QueueState::NotKnownNow(requeue)));
+    let waiting = Outcome::Active(outcome(QueueState::Deferred(requeue)));
     let wait = |observed: &Observed, status: &AsyncActorStatus, time| {
         write_delay::delay(observed, &waiting, status, at(time))
     };

@@ -97,7 +97,7 @@ fn transport_condition(
 fn is_unchanged(outcome: &ActiveOutcome) -> bool {
     matches!(
         outcome.queue,
-        QueueState::NotChecked | QueueState::NotKnownNow(_)
+        QueueState::NotChecked | QueueState::Deferred(_)
     )
 }
 

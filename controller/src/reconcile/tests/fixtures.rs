@@ -14,7 +14,7 @@ use crate::binding::lost_scaled_objects::LostScaledObjects;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::{QueueRechecks, RecheckVersion};
+use crate::broker::health::{QueueRechecks, RecheckSequence};
 use crate::broker::http_client::over_network;
 use crate::broker::queue_claims::QueueClaims;
 use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
@@ -231,7 +231,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         queue_name_taken: None,
         deletion: DeletionSettings::of(&actor),
         drain: None,
-        recheck_version: RecheckVersion::default(),
+        recheck_sequence: RecheckSequence::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::NotFound,

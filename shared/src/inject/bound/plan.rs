@@ -14,7 +14,7 @@ use crate::config::{Settings, Transport};
 use crate::hash;
 use crate::inject::keyed::{BY_NAME, upsert};
 use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
-use crate::inject::volumes::BOUND;
+use crate::inject::volumes::BOUND_VOLUMES;
 use crate::inject::{list_at, runtime};
 use crate::names::{ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label};
 use crate::resolve::{Integration, Resolver, adapter_of, resolver};
@@ -325,7 +325,7 @@ pub(super) fn hashed_variables(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
 }
 
 fn volumes(transport: &Transport, role: bool) -> Vec<Value> {
-    let mut volumes = BOUND.volumes();
+    let mut volumes = BOUND_VOLUMES.volumes();
     volumes.extend(sidecar::broker_ca(transport).map(|(volume, _)| volume));
     if role {
         let token = json!({"serviceAccountToken": {
@@ -350,7 +350,7 @@ fn runtime_container(
         .unwrap_or(&inputs.settings.binding.runtime_image);
     container.insert("image".to_owned(), json!(image));
     container.insert("imagePullPolicy".to_owned(), json!("IfNotPresent"));
-    runtime::connect(&mut container, runtime.python_executable, &BOUND);
+    runtime::connect(&mut container, runtime.python_executable, &BOUND_VOLUMES);
     if let Some(env) = list_at(&mut container, "env") {
         env.push(json!(text(HANDLER, "")));
         env.push(json!(text(TARGET_URL, "")));
@@ -387,7 +387,7 @@ fn sidecar_container(inputs: &PlanInputs<'_>, runtime: &Value, role: Option<&str
         transport: inputs.transport,
         settings: inputs.settings,
         gateway: runtime.as_object().and_then(gateway_of),
-        volumes: &BOUND,
+        volumes: &BOUND_VOLUMES,
         further: &further,
     });
     if role.is_some()

@@ -1,7 +1,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
-use super::{Segment, find_manager, first_unowned_field};
+use super::{PathElement, find_manager, first_unowned_field};
 
 /// A `managedFields` entry as an API server writes it.
 fn entry(
@@ -20,8 +20,8 @@ fn entry(
     serde_json::from_value(entry).unwrap()
 }
 
-fn roll() -> Vec<Segment> {
-    Segment::path(&[
+fn roll() -> Vec<PathElement> {
+    PathElement::path(&[
         "spec",
         "template",
         "metadata",
@@ -34,9 +34,9 @@ fn in_template(metadata: &Value, spec: &Value) -> Value {
     json!({"f:spec": {"f:template": {"f:metadata": metadata, "f:spec": spec}}})
 }
 
-fn container(name: &str) -> Vec<Segment> {
-    let mut path = Segment::path(&["spec", "template", "spec", "containers"]);
-    path.push(Segment::Item(json!({"name": name})));
+fn container(name: &str) -> Vec<PathElement> {
+    let mut path = PathElement::path(&["spec", "template", "spec", "containers"]);
+    path.push(PathElement::Item(json!({"name": name})));
     path
 }
 
@@ -65,7 +65,7 @@ fn deployment() -> Vec<ManagedFieldsEntry> {
     ]
 }
 
-fn owner(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<String> {
+fn owner(entries: &[ManagedFieldsEntry], path: &[PathElement]) -> Option<String> {
     find_manager(entries, path).map(|owner| owner.to_string())
 }
 
@@ -130,8 +130,8 @@ fn owner_of_an_atomic_list_owns_its_items() {
         ),
         entry(("user", "Apply"), "", "05:00", &atomic),
     ];
-    let mut path = Segment::path(&["spec", "workerGroupSpecs"]);
-    path.push(Segment::Item(json!({"groupName": "small"})));
+    let mut path = PathElement::path(&["spec", "workerGroupSpecs"]);
+    path.push(PathElement::Item(json!({"groupName": "small"})));
     assert_eq!(owner(&entries, &path).as_deref(), Some("user (Apply)"));
 }
 
@@ -144,10 +144,10 @@ fn items_match_by_keys_in_any_order_and_subresources_own_what_they_set() {
         entry(("a", "Update"), "", "10:00", &ports),
         entry(("scaler", "Update"), "scale", "05:00", &replicas),
     ];
-    let mut path = Segment::path(&["spec", "ports"]);
-    path.push(Segment::Item(json!({"protocol": "TCP", "port": 80})));
+    let mut path = PathElement::path(&["spec", "ports"]);
+    path.push(PathElement::Item(json!({"protocol": "TCP", "port": 80})));
     assert_eq!(owner(&entries, &path).as_deref(), Some("a (Update)"));
-    let path = Segment::path(&["spec", "replicas"]);
+    let path = PathElement::path(&["spec", "replicas"]);
     assert_eq!(owner(&entries, &path).as_deref(), Some("scaler (Update)"));
 }
 
@@ -174,9 +174,9 @@ fn first_field_that_we_no_longer_own_is_the_lost_one() {
     };
     assert_eq!(first_unowned_field(&entries(&all), us, &desired), None);
     let path = first_unowned_field(&entries(&some), us, &desired).unwrap();
-    assert_eq!(Segment::text(&path), "spec.maxReplicaCount");
+    assert_eq!(PathElement::text(&path), "spec.maxReplicaCount");
     let new_owner = owner(&entries(&some), &path);
     assert_eq!(new_owner.as_deref(), Some("kubectl-edit (Update)"));
     let labels = first_unowned_field(&[], us, &desired).unwrap();
-    assert_eq!(Segment::text(&labels), "metadata.labels[asya.sh/actor]");
+    assert_eq!(PathElement::text(&labels), "metadata.labels[asya.sh/actor]");
 }

@@ -321,7 +321,7 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     ] {
         let counted = count(vec![injected_pod("p", by, containers, &[])], vec![]);
         assert_eq!(
-            counted.injected_for_any_uid, admitted,
+            counted.injected_for_any_actor, admitted,
             "{by} {containers:?}"
         );
     }
@@ -332,7 +332,7 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
     for hash in [Some("other.b"), None] {
         assert_eq!(
             TargetPodCounts::count(&pods, UID, BindingStrategy::Pod, hash, Some(&since()))
-                .injected_for_any_uid,
+                .injected_for_any_actor,
             0,
             "{hash:?}"
         );

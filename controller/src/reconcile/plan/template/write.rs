@@ -46,11 +46,11 @@ pub struct TemplateParams {
     /// Labels and owner of a pod for the dry run.
     probe_metadata: Option<ProbeMetadata>,
     /// The target has all its desired pods.
-    pub has_all_pods: bool,
+    pub has_desired_pods: bool,
 }
 
 impl TemplateParams {
-    pub fn new(observed: &Observed, has_all_pods: bool) -> Option<Self> {
+    pub fn new(observed: &Observed, has_desired_pods: bool) -> Option<Self> {
         let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
         let limits = observed.binding.as_ref()?.limits.as_ref();
@@ -66,7 +66,7 @@ impl TemplateParams {
             limits: limits.map(|limits| limits.iter().map(ToString::to_string).collect()),
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
             probe_metadata: ProbeMetadata::of(&target.pods, integration),
-            has_all_pods,
+            has_desired_pods,
         })
     }
 

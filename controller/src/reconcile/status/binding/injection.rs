@@ -32,7 +32,7 @@ pub(super) fn injection_status(
         generation: observed.actor.generation,
         limits: binding.limits.as_ref(),
         injected: counted.is_some_and(|counts| counts.current > 0),
-        injected_for_any_uid: counted.is_some_and(|counts| counts.injected_for_any_uid > 0),
+        injected_for_any_actor: counted.is_some_and(|counts| counts.injected_for_any_actor > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
     inputs.status_after(&outcome.probe.outcome, binds, now)

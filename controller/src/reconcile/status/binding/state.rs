@@ -94,8 +94,8 @@ pub(super) fn decide(inputs: &BindingStateInputs<'_>) -> BindingStateDecision {
         };
     };
     let mut decision = target_pods_decision(inputs, counted, pods);
-    let ends = pods.failure_ends.filter(|ends| *ends > inputs.now);
-    decision.recheck_at = decision.recheck_at.into_iter().chain(ends).min();
+    let expires = pods.failure_expires.filter(|expires| *expires > inputs.now);
+    decision.recheck_at = decision.recheck_at.into_iter().chain(expires).min();
     decision
 }
 

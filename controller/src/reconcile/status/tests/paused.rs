@@ -70,7 +70,7 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
     let mut unconfirmed = active_actor();
     unconfirmed.previous = observed.previous;
     let mut active_outcome = running(&unconfirmed);
-    active_outcome.queue = QueueState::NotKnownNow(Requeue::Backoff);
+    active_outcome.queue = QueueState::Deferred(Requeue::Backoff);
     let status = report(&unconfirmed, active_outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
 }
