@@ -39,8 +39,8 @@ pub enum ProbeFailure {
 }
 
 /// Dry-runs `pod` for the actor with this uid and hash (see [`verify_injected`]). If only a quota rejects it and the
-/// target has all its pods (`has_desired_pods`), a second dry run without requests decides, since a replaced pod frees its
-/// share of the quota. While a pod is missing, the quota must have room for the whole pod.
+/// target has all its pods (`has_desired_pods`), a second dry run without requests decides, since a replaced pod frees
+/// its share of the quota. While a pod is missing, the quota must have room for the whole pod.
 ///
 /// # Errors
 /// If the API server fails.

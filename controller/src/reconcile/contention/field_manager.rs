@@ -14,7 +14,7 @@ const OWN_KIND: &str = "AsyncActor";
 /// The minimum depth at which a shared parent identifies a manager: anyone may own fields below `spec` or `metadata`.
 const MIN_PARENT_DEPTH: usize = 2;
 
-/// One step of a field's path.
+/// One element of a field's path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PathElement {
     /// A field of an object, or a key of a map.
@@ -34,7 +34,7 @@ impl PathElement {
 
     /// Formats a path for users.
     pub fn text(path: &[Self]) -> String {
-        let steps = path.iter().map(|segment| match segment {
+        let elements = path.iter().map(|element| match element {
             // Keys of labels and annotations contain dots themselves.
             Self::Field(name) if name.contains(['.', '/']) => format!("[{name}]"),
             Self::Field(name) => format!(".{name}"),
@@ -44,20 +44,20 @@ impl PathElement {
                 format!("[{name}]")
             }
         });
-        let text: String = steps.collect();
+        let text: String = elements.collect();
         text.trim_start_matches('.').to_owned()
     }
 
-    /// The subset of a field set below this step.
+    /// The subset of a field set below this element.
     fn below<'a>(&self, set: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
         let value = match self {
             Self::Field(name) => set.get(&format!("f:{name}")),
             // The keys of an item are JSON within a map key, in any order.
             Self::Item(keys) => set
                 .iter()
-                .find(|(step, _)| {
-                    let step = step.strip_prefix("k:");
-                    step.and_then(|step| serde_json::from_str(step).ok())
+                .find(|(key, _)| {
+                    let keys = key.strip_prefix("k:");
+                    keys.and_then(|keys| serde_json::from_str(keys).ok())
                         .as_ref()
                         == Some(keys)
                 })
@@ -179,8 +179,8 @@ fn leaves(object: &Value) -> Vec<Vec<PathElement>> {
     while let Some((path, value)) = open.pop() {
         match value.as_object().filter(|fields| !fields.is_empty()) {
             Some(fields) => open.extend(fields.iter().map(|(name, value)| {
-                let step = PathElement::Field(name.clone());
-                (path.iter().cloned().chain([step]).collect(), value)
+                let element = PathElement::Field(name.clone());
+                (path.iter().cloned().chain([element]).collect(), value)
             })),
             None => leaves.push(path),
         }
@@ -195,7 +195,7 @@ fn leaves(object: &Value) -> Vec<Vec<PathElement>> {
 enum Coverage {
     /// It owns the field, or all of a parent.
     Field,
-    /// It only owns something below a parent, which is this many steps deep.
+    /// It only owns something below a parent, which is this many elements deep.
     Parent(usize),
 }
 
@@ -203,12 +203,12 @@ fn coverage(entry: &ManagedFieldsEntry, path: &[PathElement]) -> Coverage {
     let Some(mut set) = entry.fields_v1.as_ref().and_then(|it| it.0.as_object()) else {
         return Coverage::Parent(0);
     };
-    for (depth, segment) in path.iter().enumerate() {
+    for (depth, element) in path.iter().enumerate() {
         // An atomic list or map covers everything in it.
         if depth > 0 && set.is_empty() {
             return Coverage::Field;
         }
-        match segment.below(set) {
+        match element.below(set) {
             Some(below) => set = below,
             None => return Coverage::Parent(depth),
         }

@@ -211,7 +211,8 @@ pub fn last_conflict_time(entries: &[ConflictStatus]) -> Option<Time> {
     times.max_by_key(|it| it.0)
 }
 
-/// Message about unresolved conflicts; `evicts_pods`: pods that the roll annotation does not restart are evicted (CONF-9).
+/// Message about unresolved conflicts; `evicts_pods`: pods that the roll annotation does not restart are evicted
+/// (CONF-9).
 pub fn conflict_message(entries: &[ConflictStatus], evicts_pods: bool) -> Option<String> {
     let unresolved = entries
         .iter()

@@ -68,8 +68,8 @@ pub struct TargetPodCounts {
     pub current_ready: i32,
     /// Pods of this actor with the current actor hash.
     pub current: i32,
-    /// Pods with that hash, also those that an earlier actor of this name got: a recreated actor has another UID, but its
-    /// predecessor's pods prove that the target accepts the sidecar.
+    /// Pods with that hash, also those that an earlier actor of this name got: a recreated actor has another UID, but
+    /// its predecessor's pods prove that the target accepts the sidecar.
     pub injected_for_any_actor: i32,
     /// All pods, including terminating ones.
     pub total: i32,

@@ -70,8 +70,8 @@ fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     matches!((desired, current), (Some(desired), Some(current)) if desired != current)
 }
 
-/// The field manager that last wrote a workload's replicas, unless it is an autoscaler: an HPA writes them before it reports its
-/// desired number, and KEDA scales up from zero.
+/// The field manager that last wrote a workload's replicas, unless it is an autoscaler: an HPA writes them before it
+/// reports its desired number, and KEDA scales up from zero.
 pub fn other_field_manager(workload: &ObjectMeta) -> Option<String> {
     let manager = field_manager::describe_manager(workload, &PathElement::path(&REPLICAS))?;
     let name = manager.split(' ').next().unwrap_or_default();

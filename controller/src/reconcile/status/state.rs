@@ -301,7 +301,7 @@ fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
 }
 
 /// When a rollout or a scale-up (rows 10 and 13) has made no progress for too long
-/// (`progress_deadline_exceeded`, row 9a of STA-3).
+/// (`progress_deadline_exceeded`, row 9a of STA-4).
 fn progress_deadline(inputs: &StateInputs<'_>, decision: &StateDecision) -> Option<Timestamp> {
     let limit = inputs.progress_limit.filter(|_| decision.progressing)?;
     inputs.progressing_since.checked_add(limit).ok()
