@@ -23,7 +23,8 @@ pub struct Change {
 }
 
 /// Returns the content of the Secret after this step, or `None` if the step writes nothing. `secret` was parsed from
-/// `data`. `applied` are the CAs that clients already trust; they stay trusted while their leaves may still be served.
+/// `data`. `already_trusted` are the CAs that clients already trust; they stay trusted while their leaves may still be
+/// served.
 ///
 /// # Errors
 /// If a certificate cannot be created.
@@ -31,7 +32,7 @@ pub fn apply_step(
     step: &Step,
     data: &Data,
     secret: &ParsedSecret,
-    applied: &[Certificate],
+    already_trusted: &[Certificate],
     settings: &Settings,
     now: Timestamp,
 ) -> Result<Option<Change>, Error> {
@@ -43,7 +44,7 @@ pub fn apply_step(
         Step::Keep | Step::Await => return Ok(None),
         Step::Create(_) => {
             let new = Ca::new(settings, now)?;
-            let previous = secret.cas.iter().chain(applied);
+            let previous = secret.cas.iter().chain(already_trusted);
             change.switch_ca(&new, previous, settings, now)?;
         }
         Step::Renew(_) => match &secret.current_ca {

@@ -99,17 +99,17 @@ pub fn decide(
         (Err(_), Err(_), Some(Ok(_))) => return Step::Switch,
         (Err(fault), Err(_), _) => return Step::Create(fault),
     };
-    let renewal = current_ca.as_ref().is_ok_and(|ca| {
+    let leaf_is_due = current_ca.as_ref().is_ok_and(|ca| {
         is_due(leaf, settings, now) && ca.leaf_expiry(settings, now) > leaf.not_after
     });
-    let reason = match &current_ca {
+    let ca_renewal = match &current_ca {
         Err(fault) => Some(RenewalReason::Fault(fault.clone())),
         Ok(ca) => is_due(&ca.certificate, settings, now).then_some(RenewalReason::Due),
     };
-    match (next, reason) {
+    match (next, ca_renewal) {
         (Some(Ok(next)), _) if !secret.cas.contains(&next.certificate) => Step::TrustNext,
         (Some(Ok(_)), _) if trusted_for >= Some(settings.propagation_delay) => Step::Switch,
-        _ if renewal => Step::Renew(RenewalReason::Due),
+        _ if leaf_is_due => Step::Renew(RenewalReason::Due),
         (Some(Ok(_)), _) => Step::Await,
         (_, Some(reason)) => Step::Prepare(reason),
         (Some(Err(_)), None) => Step::RemoveOldCas,

@@ -37,7 +37,7 @@ use self::facts::FactsConfigMap;
 use self::injection_probe::{FinishedProbe, InjectionProbes};
 use self::owner_role::OwnerRoleCache;
 use self::webhook_configs::{DesiredConfig, ObjectOutcome, WebhookConfigs};
-use crate::certificates::trust::Trust;
+use crate::certificates::trust::SharedTrust;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
@@ -109,7 +109,7 @@ impl WebhookConfigSettings {
 /// Applies the webhook configurations and the facts `ConfigMap`, as a task of the leader.
 pub struct WebhookConfigManager {
     settings: WebhookConfigSettings,
-    trust: Trust,
+    trust: SharedTrust,
     context: Arc<Context>,
     mutating: Arc<WebhookConfigs<MutatingWebhookConfiguration>>,
     validating: Arc<WebhookConfigs<ValidatingWebhookConfiguration>>,
@@ -129,7 +129,7 @@ impl WebhookConfigManager {
     /// `client` must be fenced, so that only the leader writes.
     pub fn new(
         settings: WebhookConfigSettings,
-        trust: Trust,
+        trust: SharedTrust,
         client: Client,
         context: Arc<Context>,
         queue: WorkQueue<WorkItem>,

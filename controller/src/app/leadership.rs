@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::operator::Operator;
 use crate::admission;
 use crate::app::args::Args;
-use crate::certificates::trust::Trust;
+use crate::certificates::trust::SharedTrust;
 use crate::certificates::{CertificateConfig, CertificateManager};
 use crate::cluster::crd;
 use crate::cluster::leader::{Candidate, LeadershipEnd};
@@ -39,7 +39,7 @@ impl LeaderTasks {
         operator: &Operator,
         client: &Client,
     ) -> Self {
-        let trust = Trust::default();
+        let trust = SharedTrust::default();
         let service = args.certificates.webhook_service.as_deref();
         let webhook_settings = args.webhook_configs.settings(
             service,

@@ -199,10 +199,10 @@ impl Operator {
     /// Reconciles until the queue is closed, beginning with every known actor (FW-4).
     pub async fn lead(self) {
         let health = HealthCheck {
-            brokers: self.context.brokers.clone(),
+            observer: self.context.brokers.clone(),
             depths: Arc::clone(&self.context.depths),
             intervals: self.schedule,
-            actors: self.clone(),
+            source: self.clone(),
         };
         let operator = self;
         let Self {

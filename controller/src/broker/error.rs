@@ -48,11 +48,11 @@ pub enum BrokerError {
     DeletedRecently(String),
     /// Not called: too many calls are in flight. This says nothing about the actor, so status does not report it.
     #[error("{0}")]
-    Busy(String),
+    TooManyInFlight(String),
     /// Not called: the broker is slow, and enough reconciles wait for it. Carries the delay before the retry. Status
     /// does not report it either (OPS-22).
     #[error("{0}")]
-    LimiterFull(String, Duration),
+    TooManyWaiting(String, Duration),
     /// This process no longer leads.
     #[error(transparent)]
     Fenced(#[from] Fenced),
@@ -65,7 +65,7 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::RetryAfter(..) | Self::Busy(_) | Self::LimiterFull(..) => {
+            Self::Throttled(_) | Self::RetryAfter(..) | Self::TooManyInFlight(_) | Self::TooManyWaiting(..) => {
                 Reason::BrokerThrottled
             }
             Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
@@ -86,8 +86,8 @@ impl BrokerError {
             | Self::QueueNameTaken(_) => Requeue::SlowBackoff,
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
-            Self::RetryAfter(_, wait) | Self::LimiterFull(_, wait) => Requeue::After(*wait),
-            Self::Busy(_) => Requeue::After(BUSY),
+            Self::RetryAfter(_, wait) | Self::TooManyWaiting(_, wait) => Requeue::After(*wait),
+            Self::TooManyInFlight(_) => Requeue::After(BUSY),
         }
     }
 
@@ -102,8 +102,8 @@ impl BrokerError {
     /// The requeue delay when the broker was not called because too many calls wait for it.
     pub fn limiter_delay(&self) -> Option<Duration> {
         match self {
-            Self::Busy(_) => Some(BUSY),
-            Self::LimiterFull(_, wait) => Some(*wait),
+            Self::TooManyInFlight(_) => Some(BUSY),
+            Self::TooManyWaiting(_, wait) => Some(*wait),
             _ => None,
         }
     }
@@ -167,8 +167,8 @@ mod tests {
         let text = String::new;
         let wait = Duration::from_secs(9);
         for (error, expected) in [
-            (BrokerError::Busy(text()), Some(BUSY)),
-            (BrokerError::LimiterFull(text(), wait), Some(wait)),
+            (BrokerError::TooManyInFlight(text()), Some(BUSY)),
+            (BrokerError::TooManyWaiting(text(), wait), Some(wait)),
             (BrokerError::RetryAfter(text(), wait), None),
             (BrokerError::Unreachable(text()), None),
         ] {

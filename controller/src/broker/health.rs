@@ -91,15 +91,15 @@ pub struct CheckIntervals {
 }
 
 /// Runs the health check.
-pub struct HealthCheck<A, S> {
-    pub actors: A,
-    pub brokers: S,
+pub struct HealthCheck<S, O> {
+    pub source: S,
+    pub observer: O,
     /// Receives the counts.
     pub depths: Arc<Depths>,
     pub intervals: CheckIntervals,
 }
 
-impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
+impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
     /// Runs until dropped, when the lease ends.
     pub async fn run(&self) {
         join(self.run_checks(), self.run_counts()).await;
@@ -123,7 +123,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 
     /// Checks all queues once; no transport waits for another.
     pub async fn check(&self) {
-        let transports = self.actors.queues();
+        let transports = self.source.queues();
         let actors: HashSet<Key> = transports
             .iter()
             .flat_map(|transport| {
@@ -146,19 +146,19 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
         let queues = transport.queues.iter().map(|checked| checked.queue.clone());
         let unpaused = unpaused_actors(transport);
         let observations = self
-            .brokers
+            .observer
             .observe_many(&transport.transport, queues.collect())
             .await;
-        let mut tags = TAGGED_PER_CHECK;
+        let mut tags_left = TAGGED_PER_CHECK;
         for (queue, observation) in observations {
             let actor = key_of(&queue);
             match observation {
-                Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
+                Err(BrokerError::TooManyInFlight(_) | BrokerError::Fenced(_)) => {}
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     self.record_depth(&actor, None);
                     if unpaused.contains(&actor) {
-                        self.actors
+                        self.source
                             .enqueue_recheck(&actor, &RecheckReason::Unknown(error));
                     }
                 }
@@ -168,10 +168,10 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                         continue;
                     }
                     if observation.check == QueueCheck::NotTaggedYet {
-                        if tags == 0 {
+                        if tags_left == 0 {
                             continue;
                         }
-                        tags -= 1;
+                        tags_left -= 1;
                     }
                     self.handle_check(&actor, &queue, &observation.check);
                 }
@@ -191,12 +191,12 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
                 RecheckReason::Changed
             }
         };
-        self.actors.enqueue_recheck(actor, &reason);
+        self.source.enqueue_recheck(actor, &reason);
     }
 
     /// Counts the messages of all queues whose actors have replicas, once.
     pub async fn count(&self) {
-        let transports = self.actors.queues();
+        let transports = self.source.queues();
         join_all(
             transports
                 .iter()
@@ -215,13 +215,13 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
         if queues.is_empty() {
             return;
         }
-        for (queue, count) in self.brokers.depths(&transport.transport, queues).await {
+        for (queue, count) in self.observer.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
             match count {
-                Ok(Count::Unknown) | Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
+                Ok(Count::Unknown) | Err(BrokerError::TooManyInFlight(_) | BrokerError::Fenced(_)) => {}
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
                 Ok(Count::NotFound) if unpaused.contains(&actor) => {
-                    self.actors.enqueue_missing(&actor);
+                    self.source.enqueue_missing(&actor);
                 }
                 Ok(Count::NotFound) | Err(_) => self.record_depth(&actor, None),
             }
@@ -237,7 +237,7 @@ impl<A: QueueSource, S: QueueObserver> HealthCheck<A, S> {
 
     fn record_depth(&self, actor: &Key, depth: Option<Depth>) {
         if self.depths.record(actor, depth) {
-            self.actors.enqueue_depth_change(actor);
+            self.source.enqueue_depth_change(actor);
         }
     }
 }

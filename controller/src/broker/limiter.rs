@@ -126,13 +126,13 @@ impl BrokerLimiter {
     /// left half done.
     ///
     /// # Errors
-    /// `LimiterFull`, with the delay before the retry.
+    /// `TooManyWaiting`, with the delay before the retry.
     pub fn acquire(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
         let now = Instant::now();
         let mut load = lock(&self.load);
         let is_full = self.active.load(Ordering::Relaxed) >= self.reconcile_permits;
         if stage == CallStage::Initial && is_full && load.is_slow() {
-            return Err(BrokerError::LimiterFull(
+            return Err(BrokerError::TooManyWaiting(
                 format!(
                     "transport {:?}: the broker is slow, and the maximum number of actors is already waiting for it",
                     self.transport
@@ -150,8 +150,8 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; the last error, without a call, while the circuit is open; and `Busy` when all call
-    /// permits are taken and no call completes.
+    /// The error of the call; the last error, without a call, while the circuit is open; and `TooManyInFlight` when all
+    /// call permits are taken and no call completes.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
@@ -228,7 +228,7 @@ impl BrokerLimiter {
     }
 
     fn busy(&self) -> BrokerError {
-        BrokerError::Busy(format!(
+        BrokerError::TooManyInFlight(format!(
             "transport {:?}: the maximum number of calls is in flight",
             self.transport
         ))

@@ -26,7 +26,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use self::trust::{OwnerRoleState, Trust};
+use self::trust::{OwnerRoleState, SharedTrust};
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MAX_WRITES: usize = 8;
@@ -67,7 +67,7 @@ struct SupersededCas {
 /// The leader's certificate task.
 pub struct CertificateManager {
     config: CertificateConfig,
-    trust: Trust,
+    trust: SharedTrust,
     store: Store,
     client: Client,
     /// The Secrets as last read or written.
@@ -88,7 +88,7 @@ pub struct CertificateManager {
 impl CertificateManager {
     /// `client` must pass the fence.
     #[must_use]
-    pub fn new(config: CertificateConfig, trust: Trust, client: Client) -> Self {
+    pub fn new(config: CertificateConfig, trust: SharedTrust, client: Client) -> Self {
         Self {
             store: Store::new(client.clone(), &config.namespace, &config.secret),
             config,

@@ -1,6 +1,6 @@
 //! Whether the API server reaches and trusts the webhook (CERT-4 (3)).
 
-use asya_shared::admission::VALIDATION;
+use asya_shared::admission::VALIDATION_ENTRY;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderMap, Request};
 use kube::Client;
@@ -41,7 +41,7 @@ pub(super) async fn check_webhook_reachable(
     let text = body.collect_bytes().await;
     let text = text.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&text);
-    if text.contains(VALIDATION) {
+    if text.contains(VALIDATION_ENTRY) {
         return Ok(());
     }
     Err(format!("{}: {}", response.status, excerpt(&text)))

@@ -17,7 +17,7 @@ fn settings() -> Settings {
     Settings::with_defaults(vec!["asya-webhook.asya-system.svc".to_owned()])
 }
 
-fn manager(server: &Server, trust: &Trust) -> CertificateManager {
+fn manager(server: &Server, trust: &SharedTrust) -> CertificateManager {
     let plan = CertificateConfig {
         namespace: "asya-system".to_owned(),
         secret: "asya-webhook-tls".to_owned(),
@@ -30,8 +30,8 @@ fn manager(server: &Server, trust: &Trust) -> CertificateManager {
 }
 
 /// Known trust, without any webhook configuration.
-fn known() -> Trust {
-    let trust = Trust::default();
+fn known() -> SharedTrust {
+    let trust = SharedTrust::default();
     trust.report_bundles([]);
     trust
 }
@@ -58,7 +58,7 @@ fn current_ca(secret: &TlsSecret) -> Fingerprint {
     secret.parsed().current_ca.unwrap().certificate.fingerprint
 }
 
-fn requested(trust: &Trust) -> Vec<Certificate> {
+fn requested(trust: &SharedTrust) -> Vec<Certificate> {
     let bundle = trust.desired().borrow().clone();
     bundle
         .map(|it| it.certificates().to_vec())
@@ -237,7 +237,7 @@ async fn refused_write_backs_off() {
 /// CERT-4
 #[tokio::test(start_paused = true)]
 async fn next_ca_signs_only_after_every_configuration_trusts_it() {
-    let (server, trust) = (Server::default(), Trust::default());
+    let (server, trust) = (Server::default(), SharedTrust::default());
     let due = new_ca(250 * DAY);
     let old = due.certificate.pem();
     server.put(Some(secret_of(&due, DAY)));
@@ -269,7 +269,7 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
 }
 
 /// A manager that could switch to the next CA, which every configuration trusts.
-async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager, Fingerprint) {
+async fn about_to_switch(server: &Server, trust: &SharedTrust) -> (CertificateManager, Fingerprint) {
     let due = new_ca(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
     trust.report_bundles([due.certificate.pem().as_bytes()]);
@@ -289,7 +289,7 @@ async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
         (Webhook::Warns, true),
         (Webhook::Unreachable, false),
     ] {
-        let (server, trust) = (Server::default(), Trust::default());
+        let (server, trust) = (Server::default(), SharedTrust::default());
         let (mut manager, old) = about_to_switch(&server, &trust).await;
         server.state().webhook = webhook;
         let wait = manager.reconcile(false).await;
@@ -311,7 +311,7 @@ async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
 /// CERT-4 (3), CERT-5
 #[tokio::test(start_paused = true)]
 async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
-    let (server, trust) = (Server::default(), Trust::default());
+    let (server, trust) = (Server::default(), SharedTrust::default());
     let (mut manager, old) = about_to_switch(&server, &trust).await;
     server.state().webhook = Webhook::Unreachable;
     manager.reconcile(false).await;
@@ -319,7 +319,7 @@ async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
     manager.reconcile(false).await;
     assert_ne!(current_ca(&server.secret()), old);
 
-    let (server, trust) = (Server::default(), Trust::default());
+    let (server, trust) = (Server::default(), SharedTrust::default());
     let (mut manager, old) = about_to_switch(&server, &trust).await;
     server.state().webhook = Webhook::Unreachable;
     let mut secret = server.secret();
@@ -334,7 +334,7 @@ async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
 /// CERT-5
 #[tokio::test(start_paused = true)]
 async fn first_ca_waits_until_the_trusted_cas_are_known() {
-    let (server, trust) = (Server::default(), Trust::default());
+    let (server, trust) = (Server::default(), SharedTrust::default());
     let mut manager = manager(&server, &trust);
     assert_eq!(manager.reconcile(true).await, TRUST_DISCOVERY_TIMEOUT);
     assert_eq!(server.state().writes, 0);
@@ -344,7 +344,7 @@ async fn first_ca_waits_until_the_trusted_cas_are_known() {
     assert_eq!(server.secret().parsed().cas[0], lost);
 
     let server = Server::default();
-    let mut manager = super::tests::manager(&server, &Trust::default());
+    let mut manager = super::tests::manager(&server, &SharedTrust::default());
     manager.reconcile(true).await;
     advance(TRUST_DISCOVERY_TIMEOUT).await;
     manager.reconcile(false).await;
@@ -390,7 +390,7 @@ async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change
 /// CERT-7
 #[tokio::test]
 async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {
-    let (server, trust) = (Server::default(), Trust::default());
+    let (server, trust) = (Server::default(), SharedTrust::default());
     let mut manager = manager(&server, &trust);
     manager.config.by_cert_manager = true;
     manager.reconcile(true).await;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Shared by both tasks: clones refer to the same state.
 #[derive(Clone, Debug, Default)]
-pub struct Trust {
+pub struct SharedTrust {
     desired: Arc<watch::Sender<Option<CaBundle>>>,
     /// When `desired` last changed; `None` before the first time.
     desired_since: Arc<Mutex<Option<Instant>>>,
@@ -88,7 +88,7 @@ impl ObservedTrust {
 }
 
 /// For the task that writes the webhook configurations.
-impl Trust {
+impl SharedTrust {
     /// The bundle that every `caBundle` must hold; `None` while unknown, when nothing must be applied.
     #[must_use]
     pub fn desired(&self) -> watch::Receiver<Option<CaBundle>> {
@@ -124,7 +124,7 @@ impl Trust {
 }
 
 /// For the task that manages the certificates.
-impl Trust {
+impl SharedTrust {
     /// Requires every `caBundle` to hold this bundle.
     pub(crate) fn set_desired(&self, bundle: CaBundle) {
         self.desired.send_if_modified(|previous| {
@@ -193,7 +193,7 @@ mod tests {
     use jiff::Timestamp;
     use tokio::time::advance;
 
-    use super::Trust;
+    use super::SharedTrust;
 
     /// CERT-4
     #[tokio::test(start_paused = true)]
@@ -208,9 +208,9 @@ mod tests {
         };
         let (one, both) = (text(&[&a]), text(&[&b, &a]));
         let second = Duration::from_secs(1);
-        let trust = Trust::default();
+        let trust = SharedTrust::default();
         let trusted_for =
-            |trust: &Trust| [[&a], [&b], [&c]].map(|cas| trust.trusted_for(&cas.map(Clone::clone)));
+            |trust: &SharedTrust| [[&a], [&b], [&c]].map(|cas| trust.trusted_for(&cas.map(Clone::clone)));
         assert_eq!(trusted_for(&trust), [None; 3]);
         assert!(!trust.is_known());
 

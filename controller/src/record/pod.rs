@@ -42,12 +42,12 @@ pub struct PodRecord {
     /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
-    pub foreign_label: Option<Box<ForeignLabel>>,
+    pub copied_label: Option<Box<CopiedLabel>>,
 }
 
 /// What is known of a pod whose actor label is not ours, such as one that was copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignLabel {
+pub struct CopiedLabel {
     pub labels: Labels,
     /// Why the webhook did not inject the pod.
     pub not_injected: Option<Box<str>>,
@@ -198,7 +198,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
-            foreign_label: raw.foreign_label(),
+            copied_label: raw.copied_label(),
         }
     }
 
@@ -222,7 +222,7 @@ impl PodRecord {
 
     fn labels(&self) -> Option<&Labels> {
         let injected = self.injection.as_ref().map(|it| &it.labels);
-        injected.or_else(|| self.foreign_label.as_ref().map(|it| &it.labels))
+        injected.or_else(|| self.copied_label.as_ref().map(|it| &it.labels))
     }
 }
 
@@ -234,12 +234,12 @@ impl TargetPod for PodRecord {
 }
 
 impl RawPod<'_> {
-    fn foreign_label(&self) -> Option<Box<ForeignLabel>> {
+    fn copied_label(&self) -> Option<Box<CopiedLabel>> {
         let metadata = &self.metadata;
         let is_known = metadata.annotation(annotation::INJECTED_BY).is_some()
             || metadata.label(label::WORKLOAD).is_some();
         (!is_known).then(|| {
-            Box::new(ForeignLabel {
+            Box::new(CopiedLabel {
                 labels: Labels::of(metadata),
                 not_injected: metadata.annotation(annotation::NOT_INJECTED),
             })

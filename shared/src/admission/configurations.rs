@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 
 use super::entry::{client_config, condition, integration_entry, required_entry};
 use super::{
-    Binding, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
+    Binding, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION_ENTRY,
     deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
@@ -93,7 +93,7 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
         webhooks: Some(vec![
             deletion::entry(settings),
             ValidatingWebhook {
-                name: VALIDATION.to_owned(),
+                name: VALIDATION_ENTRY.to_owned(),
                 // The CRD's CEL rules and the controller check the same.
                 failure_policy: Some("Ignore".to_owned()),
                 client_config: client_config(settings, VALIDATE_PATH),

@@ -30,7 +30,7 @@ pub const DELETE_PATH: &str = "/validate/deletions";
 /// Name of the webhook entry for deletions.
 pub const DELETION: &str = "deletion.asyncactors.asya.sh";
 /// Name of the webhook entry for actors; the API server includes it in a rejection.
-pub const VALIDATION: &str = "validate.asyncactors.asya.sh";
+pub const VALIDATION_ENTRY: &str = "validate.asyncactors.asya.sh";
 
 /// Maximum number of required entries per object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;

@@ -109,7 +109,7 @@ fn parse_resources(text: &str) -> Result<Resources, ConfigError> {
     for (key, value) in &resources {
         let at = KeyPath::root().key(key);
         match (key.as_str(), value) {
-            ("requests" | "limits", Value::Object(amounts)) => check_amounts(amounts, &at)?,
+            ("requests" | "limits", Value::Object(quantities)) => check_quantities(quantities, &at)?,
             ("claims", Value::Array(_)) | (_, Value::Null) => {}
             ("requests" | "limits" | "claims", _) => return Err(refuse(&at, "has the wrong type")),
             _ => return Err(refuse(&at, "unknown key; use requests, limits or claims")),
@@ -131,9 +131,9 @@ fn built_in_resources() -> Map<String, Value> {
     resources
 }
 
-fn check_amounts(amounts: &Map<String, Value>, at: &KeyPath) -> Result<(), ConfigError> {
-    for (name, amount) in amounts {
-        let legal = match amount {
+fn check_quantities(quantities: &Map<String, Value>, at: &KeyPath) -> Result<(), ConfigError> {
+    for (name, quantity) in quantities {
+        let legal = match quantity {
             Value::Number(_) => true,
             Value::String(text) => Quantity::parse(text).is_some(),
             _ => false,
@@ -141,7 +141,7 @@ fn check_amounts(amounts: &Map<String, Value>, at: &KeyPath) -> Result<(), Confi
         if !legal {
             return Err(refuse(
                 &at.key(name),
-                format!("{amount} is not a quantity; use a value such as 100m or 64Mi"),
+                format!("{quantity} is not a quantity; use a value such as 100m or 64Mi"),
             ));
         }
     }

@@ -20,9 +20,9 @@ pub fn default_limits(range: &Value) -> BTreeSet<Box<str>> {
     let items = range.get("limits").and_then(Value::as_array);
     let items = items.into_iter().flatten();
     let of_containers = items.filter(|item| item["type"] == "Container");
-    let amounts = of_containers.flat_map(|item| [&item["default"], &item["max"]]);
-    let names = amounts.filter_map(Value::as_object);
-    let names = names.flat_map(|amounts| amounts.keys());
+    let quantities = of_containers.flat_map(|item| [&item["default"], &item["max"]]);
+    let names = quantities.filter_map(Value::as_object);
+    let names = names.flat_map(|quantities| quantities.keys());
     names.map(|name| name.as_str().into()).collect()
 }
 

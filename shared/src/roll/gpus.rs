@@ -16,8 +16,8 @@ pub fn requests_gpus(template: &Value) -> bool {
 /// Number of accelerators that one pod of this template holds. Parts of one are not counted.
 #[must_use]
 pub fn gpus(template: &Value) -> i64 {
-    let amounts = limits(template).filter_map(Quantity::of);
-    amounts.fold(0, |sum, amount| sum.saturating_add(amount.whole()))
+    let quantities = limits(template).filter_map(Quantity::of);
+    quantities.fold(0, |sum, quantity| sum.saturating_add(quantity.whole()))
 }
 
 fn limits(template: &Value) -> impl Iterator<Item = &Value> {
@@ -29,5 +29,5 @@ fn limits(template: &Value) -> impl Iterator<Item = &Value> {
         limits.and_then(Value::as_object).into_iter().flatten()
     });
     let is_accelerator = |name: &str| ACCELERATORS.iter().any(|it| name.contains(it));
-    limits.filter_map(move |(name, amount)| is_accelerator(name).then_some(amount))
+    limits.filter_map(move |(name, quantity)| is_accelerator(name).then_some(quantity))
 }

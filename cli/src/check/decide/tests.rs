@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
 use asya_certs::issuer::{Ca, Settings};
-use asya_shared::admission::VALIDATION;
+use asya_shared::admission::VALIDATION_ENTRY;
 use k8s_openapi::ByteString;
 use serde_json::json;
 
@@ -99,7 +99,7 @@ fn healthy() -> Observed {
         }}))),
         operator_permissions: Ok(needed.into_iter().map(|it| (it, true)).collect()),
         validating_configurations: Ok(vec![json!({"webhooks": [{
-            "name": VALIDATION, "failurePolicy": "Ignore", "clientConfig": {"caBundle": trusted},
+            "name": VALIDATION_ENTRY, "failurePolicy": "Ignore", "clientConfig": {"caBundle": trusted},
             "rules": [{"apiGroups": ["asya.sh"], "resources": ["asyncactors"], "operations": ["CREATE", "UPDATE"]}],
         }]})]),
         mutating_configurations: Ok(vec![json!({"webhooks": [{

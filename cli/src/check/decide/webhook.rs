@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF};
 use asya_certs::parsed_secret::{Leaf, SecretFault};
-use asya_shared::admission::VALIDATION;
+use asya_shared::admission::VALIDATION_ENTRY;
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -151,7 +151,7 @@ fn configuration(configurations: &Read<Vec<Value>>) -> Check {
     if let Err(why) = configurations {
         return Check::unknown(subject, why);
     }
-    let Some(entry) = entries(configurations).find(|it| has_name(it, |name| name == VALIDATION))
+    let Some(entry) = entries(configurations).find(|it| has_name(it, |name| name == VALIDATION_ENTRY))
     else {
         return Check::failed(subject, "WebhookConfigurationMissing", "");
     };

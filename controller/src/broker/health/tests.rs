@@ -96,7 +96,7 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
             found: String::new(),
         },
         "lost" => return Err(BrokerError::Unreachable("no response".to_owned())),
-        "busy" => return Err(BrokerError::Busy("later".to_owned())),
+        "busy" => return Err(BrokerError::TooManyInFlight("later".to_owned())),
         _ => QueueCheck::Ready(ReadyQueue::default()),
     };
     let depth = Some(Depth {
@@ -152,11 +152,11 @@ fn health_check(
     count: u64,
 ) -> Check {
     HealthCheck {
-        actors: Arc::new(Fixture {
+        source: Arc::new(Fixture {
             names: names.to_vec(),
             ..Fixture::default()
         }),
-        brokers: Arc::new(Brokers {
+        observer: Arc::new(Brokers {
             hangs,
             ..Brokers::default()
         }),
@@ -171,7 +171,7 @@ fn health_check(
 /// Number of queues whose message count is known.
 fn known(health: &Check) -> usize {
     let reported = health
-        .actors
+        .source
         .names
         .iter()
         .map(|name| health.depths.reported(&Key::new("ns", name)));
@@ -198,7 +198,7 @@ async fn changed_queue_enqueues_only_its_actor() {
         ("lost", RecheckReason::Unknown(unreachable)),
     ];
     let expected = expected.map(|(name, reason)| (name.to_owned(), reason));
-    assert_eq!(*health.actors.rechecks.lock(), expected);
+    assert_eq!(*health.source.rechecks.lock(), expected);
 }
 
 /// QUE-20
@@ -206,7 +206,7 @@ async fn changed_queue_enqueues_only_its_actor() {
 async fn checks_count_all_queues_and_counts_only_those_with_replicas() {
     let health = health_check(&["fine", "idle", "lost", "busy"], None, 0, 0);
     health.count().await;
-    assert_eq!(*health.brokers.counted.lock(), ["fine", "lost", "busy"]);
+    assert_eq!(*health.observer.counted.lock(), ["fine", "lost", "busy"]);
     assert_eq!(known(&health), 1);
     health.check().await;
     assert_eq!(known(&health), 2, "fine and idle");
@@ -216,7 +216,7 @@ async fn checks_count_all_queues_and_counts_only_those_with_replicas() {
         (ReportedDepth::Unknown, ReportedDepth::Unchanged)
     );
     assert_eq!(
-        *health.actors.depth_changes.lock(),
+        *health.source.depth_changes.lock(),
         ["fine", "lost", "idle"],
         "the first reading of each"
     );
@@ -227,7 +227,7 @@ async fn checks_count_all_queues_and_counts_only_those_with_replicas() {
 async fn queue_missing_in_a_count_is_checked_at_once() {
     let health = health_check(&["fine", "gone", "lost", "busy", "gone-paused"], None, 0, 0);
     health.count().await;
-    assert_eq!(*health.actors.missing.lock(), ["gone"]);
+    assert_eq!(*health.source.missing.lock(), ["gone"]);
 }
 
 /// QUE-35
@@ -236,7 +236,7 @@ async fn unmarked_queues_are_marked_in_batches() {
     let names: Vec<&str> = std::iter::repeat_n("untagged", TAGGED_PER_CHECK + 1).collect();
     let health = health_check(&[&names[..], &["drifted"]].concat(), None, 0, 0);
     health.check().await;
-    let rechecks = health.actors.rechecks.lock();
+    let rechecks = health.source.rechecks.lock();
     assert_eq!(rechecks.len(), TAGGED_PER_CHECK + 1);
     assert_eq!(
         rechecks.last().unwrap().0,
@@ -250,7 +250,7 @@ async fn unmarked_queues_are_marked_in_batches() {
 async fn queue_of_a_paused_actor_is_only_counted() {
     let health = health_check(&["fine-paused", "gone-paused", "lost-paused"], None, 0, 0);
     health.check().await;
-    assert_eq!(*health.actors.rechecks.lock(), []);
+    assert_eq!(*health.source.rechecks.lock(), []);
     let reported = |name| health.depths.reported(&Key::new("ns", name));
     assert!(matches!(reported("fine-paused"), ReportedDepth::Depth(_)));
     assert_eq!(reported("lost-paused"), ReportedDepth::Unknown);
@@ -265,7 +265,7 @@ async fn hanging_transport_does_not_delay_others() {
             .await
             .is_err()
     );
-    assert_eq!(health.actors.rechecks.lock().len(), 1);
+    assert_eq!(health.source.rechecks.lock().len(), 1);
 }
 
 /// QUE-21 (a, d)
@@ -280,15 +280,15 @@ async fn check_runs_every_interval_with_jitter_and_never_for_zero() {
     );
     assert!(started.elapsed() >= Duration::from_mins(50));
     // Each check observes both transports.
-    let runs = regular.brokers.checks.load(SeqCst) / 2;
+    let runs = regular.observer.checks.load(SeqCst) / 2;
     assert!((9..=11).contains(&runs), "{runs}");
-    assert!(regular.brokers.counted.lock().is_empty());
+    assert!(regular.observer.counted.lock().is_empty());
 
     let disabled = health_check(&["fine"], None, 0, 0);
     timeout(Duration::from_hours(24), disabled.run())
         .await
         .unwrap_err();
-    assert_eq!(disabled.brokers.checks.load(SeqCst), 0);
+    assert_eq!(disabled.observer.checks.load(SeqCst), 0);
 }
 
 /// QUE-21 (a)

@@ -83,7 +83,7 @@ async fn calls_do_not_wait_behind_hanging_calls() {
     tokio::task::yield_now().await;
     let started = Instant::now();
     let error = limiter.call(READ, async { Ok(Response) }).await.err();
-    assert!(matches!(error, Some(BrokerError::Busy(_))), "{error:?}");
+    assert!(matches!(error, Some(BrokerError::TooManyInFlight(_))), "{error:?}");
     assert!(
         started.elapsed() <= Duration::from_millis(501),
         "{:?}",
@@ -209,7 +209,7 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
     let rejected = admitted.split_off(12);
     assert!(admitted.iter().all(Result::is_ok));
     for result in &rejected {
-        let Err(BrokerError::LimiterFull(_, wait)) = result else {
+        let Err(BrokerError::TooManyWaiting(_, wait)) = result else {
             panic!("admitted")
         };
         assert!(*wait >= Duration::from_millis(500), "{wait:?}");

@@ -90,7 +90,7 @@ async fn probe(
         return Ok(Some(Ok(rollout)));
     };
     active_outcome.probe.next_probe_in = next_probe_in.or(active_outcome.probe.next_probe_in);
-    if outcome != RolloutOutcome::InjectionVerified {
+    if outcome != RolloutOutcome::NoPodsYet {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);
     }

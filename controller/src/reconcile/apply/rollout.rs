@@ -51,7 +51,7 @@ pub(super) async fn roll_out(
             Ok(RolloutOutcome::Conflict(conflict.await?))
         }
         RolloutDecision::Act(RolloutAction::VerifyInjection) => {
-            Ok(RolloutOutcome::InjectionVerified)
+            Ok(RolloutOutcome::NoPodsYet)
         }
         RolloutDecision::Act(RolloutAction::Annotate(value)) => {
             let annotations = TargetAnnotations {

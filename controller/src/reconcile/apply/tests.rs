@@ -22,7 +22,7 @@ use crate::broker::{BrokerError, Depth};
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};

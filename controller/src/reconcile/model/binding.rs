@@ -12,7 +12,7 @@ use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
 use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::ScaleTarget;
@@ -23,7 +23,7 @@ pub struct ObservedBinding {
     /// The target, or why it cannot be bound; `None` while it need not or cannot be resolved yet.
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// The target's pods; `None` until they have been listed.
-    pub pods: Option<BoundPods>,
+    pub pods: Option<TargetPods>,
     /// Set if this actor applied fields to the pod template of a target that an older actor binds now, or if a deleted
     /// actor left its fields in the template of this one's target.
     pub template_handoff: Option<TemplateHandoff>,

@@ -1,7 +1,7 @@
 //! Types shared by observe, plan, apply and status.
 
 pub mod binding;
-pub mod bound_pods;
+pub mod target_pods;
 pub mod child;
 pub mod condition_types;
 pub mod known_queues;

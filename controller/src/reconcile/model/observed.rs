@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{ObservedBinding, Resolved};
-use super::bound_pods::actor_hash;
+use super::target_pods::actor_hash;
 use super::child::{Child, ChildOwnership};
 use super::known_queues::KnownQueues;
 use super::rollout::ObservedRollout;

@@ -259,7 +259,7 @@ pub enum RolloutOutcome {
     /// No pod needs replacing.
     NotNeeded,
     /// New pods would get the sidecar, but the target has no pods yet.
-    InjectionVerified,
+    NoPodsYet,
     /// Blocked, or already in progress.
     Waiting(Reason, String, Requeue),
     /// Replacements do not get the sidecar, or are not created: no further pod is replaced until the spec of the actor

@@ -7,7 +7,7 @@ use asya_shared::roll::{UpdateStrategy, requests_gpus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use super::bound_pods::{PodToReplace, SidecarState, TargetPodCounts};
+use super::target_pods::{PodToReplace, SidecarState, TargetPodCounts};
 
 /// Path of the annotations in a workload's pod template.
 pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];

@@ -20,7 +20,7 @@ use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
     ObservedBinding, ObservedProbe, Resolved, ResourceNames, TargetScaling,
 };
-use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts, actor_hash};
+use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::observed::DeletionSettings;
 use crate::record::{ActorRecord, ScaleTarget};
 
@@ -79,7 +79,7 @@ pub(super) async fn observe(
     };
     let pods = match expected {
         Some(expected) => target_pods(context, actor, &expected),
-        None => Some(BoundPods::default()),
+        None => Some(TargetPods::default()),
     };
     let limits = context
         .bindings
@@ -297,7 +297,7 @@ pub(super) fn target_pods(
     context: &Context,
     actor: &ActorRecord,
     expected: &PodMatch,
-) -> Option<BoundPods> {
+) -> Option<TargetPods> {
     let key = &actor.metadata.key;
     context.bindings.set_pod_match(key, expected);
     let uninjected = context
@@ -313,7 +313,7 @@ pub(super) fn target_pods(
     for pod in &mut labelled {
         context.stores.mount_failures.add_problem_to(pod);
     }
-    Some(BoundPods {
+    Some(TargetPods {
         labelled,
         uninjected,
     })

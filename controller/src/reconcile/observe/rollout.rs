@@ -18,7 +18,7 @@ use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::binding::Resolved;
-use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts};
+use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts};
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TargetObject};
 use crate::record::{ActorRecord, Key};
 
@@ -33,7 +33,7 @@ pub struct RolloutQuery<'a> {
     pub probe_due: bool,
     pub resolved: &'a Resolved,
     /// The target's pods.
-    pub pods: &'a BoundPods,
+    pub pods: &'a TargetPods,
 }
 
 /// Reads the rollout state if pods need replacing or a dry run is due.
@@ -145,7 +145,7 @@ fn objects(
 async fn running_pod(
     context: &Context,
     key: &Key,
-    pods: &BoundPods,
+    pods: &TargetPods,
 ) -> Result<Option<Value>, Error> {
     let uninjected = pods.uninjected.iter().map(|pod| (false, &pod.metadata));
     let labelled = pods.labelled.iter().map(|pod| (true, &pod.metadata));

@@ -155,7 +155,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
     let wait = Duration::from_secs(7);
     for verified in [true, false] {
         for _ in 0..5 {
-            let full = BrokerError::LimiterFull("slow".to_owned(), wait);
+            let full = BrokerError::TooManyWaiting("slow".to_owned(), wait);
             let (queue, failure) = classify_failure(0, verified, full);
             assert_eq!(failure, None, "nothing is wrong with the queue");
             assert!(
@@ -163,7 +163,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
                 "{queue:?}"
             );
         }
-        let busy = BrokerError::Busy("slow".to_owned());
+        let busy = BrokerError::TooManyInFlight("slow".to_owned());
         let (queue, failure) = classify_failure(0, verified, busy);
         assert_eq!(failure, None, "nothing is wrong with the queue");
         assert!(matches!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::Availability;
 
 /// Inputs to an eviction decision.

@@ -10,7 +10,7 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::bound_pods::{BoundPods, actor_hash};
+use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ProbeOutcome;
 use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
@@ -175,7 +175,7 @@ impl ProbeParams {
         }
         match (&probe.outcome, &self.probe_result) {
             (ProbeOutcome::Admitted, _) if *action == RolloutAction::VerifyInjection => {
-                StepReadiness::Blocked(RolloutOutcome::InjectionVerified, None)
+                StepReadiness::Blocked(RolloutOutcome::NoPodsYet, None)
             }
             (ProbeOutcome::NotInjected(_), _)
             | (ProbeOutcome::NotRun, Some(ProbeResult::Unverified)) => {
@@ -300,7 +300,7 @@ fn has_desired_pods(observed: &Observed) -> bool {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
     let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);
-    let active = from_rollout.or_else(|| pods.map(BoundPods::active_count));
+    let active = from_rollout.or_else(|| pods.map(TargetPods::active_count));
     let is_short = desired
         .zip(active)
         .is_some_and(|(desired, active)| active < desired);

@@ -95,8 +95,8 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
 pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) -> QueueState {
     let url = ready.as_ref().and_then(|it| it.url.as_deref());
     let broker = desired.transport.broker();
-    let misplaced = url.and_then(|url| broker.location_mismatch(&desired.names.queue, url));
-    match (misplaced, ready) {
+    let mismatch = url.and_then(|url| broker.location_mismatch(&desired.names.queue, url));
+    match (mismatch, ready) {
         (Some(message), _) => QueueState::Fault(Fault {
             reason: Reason::QueueConfigInvalid,
             message,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 
-use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::record::PodRecord;

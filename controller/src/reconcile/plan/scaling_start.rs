@@ -3,7 +3,7 @@
 //! model to zero.
 
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::TargetPodCounts;
+use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::model::observed::Observed;
 
 /// Inputs to [`blocked_by`].

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
 use crate::reconcile::model::rollout::{

@@ -76,7 +76,7 @@ fn requeue(
     let has_url = url_changed && fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown);
     // A dry run passed in this reconcile lets the next one create the first `ScaledObject`.
     let verified = ready.is_some_and(|ready| ready.reason == Reason::NotProven)
-        && matches!(*outcome.rollout, RolloutOutcome::InjectionVerified);
+        && matches!(*outcome.rollout, RolloutOutcome::NoPodsYet);
     fault
         .map(|fault| fault.requeue)
         .into_iter()

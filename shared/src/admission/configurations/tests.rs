@@ -379,7 +379,7 @@ fn actors_are_validated_on_spec_changes_and_fail_open() {
     assert_eq!(entries.len(), 2);
     let entry = entries
         .iter()
-        .find(|it| it["name"] == crate::admission::VALIDATION)
+        .find(|it| it["name"] == crate::admission::VALIDATION_ENTRY)
         .unwrap();
     assert_eq!(entry["failurePolicy"], "Ignore");
     assert_eq!(

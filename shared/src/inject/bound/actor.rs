@@ -27,7 +27,8 @@ pub struct BoundActor {
     pub pods: PodMatch,
     /// Whether its pods must not start without the sidecar.
     pub required: bool,
-    /// Whether its pods may belong to objects that its own webhook entry does not name yet. The API server then
+    /// Whether the target's controller creates further owners of the pods, as Knative creates Revisions, which its own
+    /// webhook entry may not name yet. The API server then
     /// sends such pods to the entry of the optional bindings, too (SAFE-32).
     pub has_intermediate_owners: bool,
     /// Whether a dry run allows injection; only relevant while the binding is in effect.

@@ -182,7 +182,7 @@ impl BoundPlan {
     }
 
     /// Adds limits for the resources whose limits a quota of the namespace requires; the installation's settings
-    /// determine the amounts. Not part of the hash: pods without these limits are not outdated.
+    /// determine the quantities. Not part of the hash: pods without these limits are not outdated.
     #[must_use]
     pub fn with_limits(mut self, names: &[String], installed: &Resources) -> Self {
         let limits = names.iter();

@@ -119,7 +119,7 @@ struct Port {
     host_port: Option<u16>,
 }
 
-/// CPU and memory amounts.
+/// CPU and memory quantities.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Resources {
     #[serde(default)]
@@ -130,9 +130,9 @@ pub(super) struct Resources {
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Amounts {
-    #[serde(default, deserialize_with = "amount")]
+    #[serde(default, deserialize_with = "quantity")]
     pub(super) cpu: Option<Quantity>,
-    #[serde(default, deserialize_with = "amount")]
+    #[serde(default, deserialize_with = "quantity")]
     pub(super) memory: Option<Quantity>,
 }
 
@@ -385,7 +385,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Annotations<'a> {
 }
 
 /// A quantity as string or number; `None` if it cannot be parsed.
-fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(Quantity::of(&value))
 }

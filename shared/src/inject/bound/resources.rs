@@ -70,8 +70,8 @@ pub(super) fn of(
 ) -> Value {
     let mut resources = given.map(|it| it.0.clone()).unwrap_or_default();
     let amount_of = |resources: &Map<String, Value>, list: &str, name: &str| {
-        let amount = resources.get(list)?.get(name)?;
-        (!amount.is_null()).then(|| amount.clone())
+        let quantity = resources.get(list)?.get(name)?;
+        (!quantity.is_null()).then(|| quantity.clone())
     };
     match quality {
         QosClass::PodLevel => {}
@@ -100,19 +100,19 @@ pub(super) fn of(
         QosClass::Guaranteed => {
             for (name, enough) in GUARANTEED {
                 let limit = amount_of(&resources, "limits", name);
-                let amount = limit
+                let quantity = limit
                     .or_else(|| amount_of(&resources, "requests", name))
                     .unwrap_or(json!(enough));
-                put(&mut resources, "limits", name, amount.clone());
-                put(&mut resources, "requests", name, amount);
+                put(&mut resources, "limits", name, quantity.clone());
+                put(&mut resources, "requests", name, quantity);
             }
         }
     }
     Value::Object(resources)
 }
 
-fn put(resources: &mut Map<String, Value>, list: &str, name: &str, amount: Value) {
-    if let Some(amounts) = crate::inject::object_at(resources, list) {
-        amounts.insert(name.to_owned(), amount);
+fn put(resources: &mut Map<String, Value>, list: &str, name: &str, quantity: Value) {
+    if let Some(quantities) = crate::inject::object_at(resources, list) {
+        quantities.insert(name.to_owned(), quantity);
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn drifted_fields(desired: &Value, found: &Value) -> Vec<(&'static st
                 "image" if is_same_image(&desired, &found) => None,
                 "env" => merge_by_key(&desired, &found, BY_NAME),
                 "volumeMounts" => merge_by_key(&desired, &found, BY_MOUNT_PATH),
-                "resources" => amounts(&desired, &found),
+                "resources" => quantities(&desired, &found),
                 _ => (!contains(&desired, &found)).then_some(desired),
             };
             restored.map(|value| (field, value))
@@ -103,8 +103,8 @@ fn has_source(item: &Value) -> bool {
     item.get("valueFrom").is_some_and(|it| !it.is_null())
 }
 
-/// The amounts with the desired ones merged in, or `None` if none differs. The API server may have normalised them.
-fn amounts(desired: &Value, found: &Value) -> Option<Value> {
+/// The quantities with the desired ones merged in, or `None` if none differs. The API server may have normalised them.
+fn quantities(desired: &Value, found: &Value) -> Option<Value> {
     let mut restored = found.as_object().cloned().unwrap_or_default();
     let mut differs = false;
     for (list, desired) in desired.as_object().into_iter().flatten() {
@@ -118,21 +118,21 @@ fn amounts(desired: &Value, found: &Value) -> Option<Value> {
         };
         for (name, desired) in desired {
             if desired.is_null()
-                || is_same_amount(desired, found.get(list).and_then(|it| it.get(name)))
+                || is_same_quantity(desired, found.get(list).and_then(|it| it.get(name)))
             {
                 continue;
             }
             differs = true;
-            let amounts: Option<&mut Map<String, Value>> = object_at(&mut restored, list);
-            if let Some(amounts) = amounts {
-                amounts.insert(name.clone(), desired.clone());
+            let quantities: Option<&mut Map<String, Value>> = object_at(&mut restored, list);
+            if let Some(quantities) = quantities {
+                quantities.insert(name.clone(), desired.clone());
             }
         }
     }
     differs.then_some(Value::Object(restored))
 }
 
-fn is_same_amount(desired: &Value, found: Option<&Value>) -> bool {
+fn is_same_quantity(desired: &Value, found: Option<&Value>) -> bool {
     let Some(found) = found else {
         return false;
     };

@@ -9,8 +9,8 @@ use super::{RolloutQuery, TargetObject, observe};
 use crate::clock;
 use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
-use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
+use crate::reconcile::model::target_pods::TargetPods;
+use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 use crate::record::Key;
@@ -165,7 +165,7 @@ async fn observed_rollout_in(context: &Context) -> ObservedRollout {
         injection_verified: true,
         probe_due: false,
         resolved: &resolved,
-        pods: &BoundPods::default(),
+        pods: &TargetPods::default(),
     };
     observe(context, &actor, query, counted).await.unwrap()
 }

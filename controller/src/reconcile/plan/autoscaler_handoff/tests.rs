@@ -328,7 +328,7 @@ fn handoff_is_written_by_the_rollout_or_separately_if_none_is_needed() {
         ),
         (RolloutOutcome::NotNeeded, HandoffWrite::Separately),
         (RolloutOutcome::NotChecked, HandoffWrite::Skipped),
-        (RolloutOutcome::InjectionVerified, HandoffWrite::Skipped),
+        (RolloutOutcome::NoPodsYet, HandoffWrite::Skipped),
         (RolloutOutcome::Halted(text()), HandoffWrite::Skipped),
         (waiting, HandoffWrite::Skipped),
     ] {

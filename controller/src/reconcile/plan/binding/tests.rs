@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::bound_pods::BoundPods;
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::TargetPods;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
@@ -50,7 +50,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     let binding = ObservedBinding {
         scaling: target.as_deref().ok().and_then(of_target),
         target: Some(target),
-        pods: Some(BoundPods::default()),
+        pods: Some(TargetPods::default()),
         ..ObservedBinding::default()
     };
     observed.binding = Some(binding);

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{EvictionInputs, backoff};
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 fn at(second: i64) -> Timestamp {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{NextCheck, after_check, plan_check};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
@@ -141,7 +141,7 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
                 "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
             }))
         };
-        let pods = pods.map(|pods| BoundPods {
+        let pods = pods.map(|pods| TargetPods {
             labelled: pods.into_iter().map(sidecar).collect(),
             uninjected: Vec::new(),
         });

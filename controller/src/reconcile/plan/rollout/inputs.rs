@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::ContentionState;
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, TargetObject};
 
 /// Requeue delay for the progress of a rollout, which no watch reports.

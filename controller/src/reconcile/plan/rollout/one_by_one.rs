@@ -6,7 +6,7 @@ use asya_shared::roll;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::reconcile::contention::ContentionState;
-use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::evict::{EvictionBlocker, EvictionInputs};
 
 /// Evictions that are possible for a target now.

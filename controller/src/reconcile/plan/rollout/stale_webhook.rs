@@ -4,7 +4,7 @@ use asya_shared::api::RolloutStatus;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
-use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
 use crate::reconcile::model::rollout::is_replacement;
 
 /// Postpones the replacement of further pods if earlier replacements were reviewed by a replica that was behind:

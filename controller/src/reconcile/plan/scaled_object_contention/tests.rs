@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::observe::binding::target_scaling;
@@ -52,7 +52,7 @@ pub(in crate::reconcile::plan) fn applied(
     observed.binding = Some(ObservedBinding {
         scaling: target_scaling(&observed.actor, &observed.previous, desired, &resolved),
         target: Some(Ok(Box::new(resolved))),
-        pods: Some(BoundPods::default()),
+        pods: Some(TargetPods::default()),
         ..ObservedBinding::default()
     });
     let hash = observed.scaling_objects().unwrap().unwrap();

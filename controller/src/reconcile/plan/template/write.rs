@@ -15,7 +15,7 @@ use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
-use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;

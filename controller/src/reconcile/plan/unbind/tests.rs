@@ -6,7 +6,7 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::bound_pods::PodToReplace;
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 static ALL_READY: Availability = Availability {

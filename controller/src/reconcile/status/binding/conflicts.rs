@@ -100,7 +100,7 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
 
 fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
     let roll_event = match &*outcome.rollout {
-        RolloutOutcome::NotNeeded | RolloutOutcome::InjectionVerified => Some(FieldEvent::Reset),
+        RolloutOutcome::NotNeeded | RolloutOutcome::NoPodsYet => Some(FieldEvent::Reset),
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         RolloutOutcome::NotChecked

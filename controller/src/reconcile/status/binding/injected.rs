@@ -6,7 +6,7 @@ use asya_shared::inject::bound::ProbeResult;
 
 use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::{TargetPodCounts, actor_hash};
+use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
 use crate::reconcile::model::condition_types::{INJECTED, Injected};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
@@ -118,7 +118,7 @@ fn injected_by_pods(
         }
         RolloutOutcome::NotChecked if without_pods && !observed.is_injection_verified() => None,
         RolloutOutcome::NotChecked
-        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::NoPodsYet
         | RolloutOutcome::NotNeeded
             if without_pods =>
         {
@@ -132,7 +132,7 @@ fn injected_by_pods(
         }
         RolloutOutcome::NotChecked
         | RolloutOutcome::NotNeeded
-        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::NoPodsYet
         | RolloutOutcome::Yielded => None,
     }
 }

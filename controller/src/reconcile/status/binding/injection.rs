@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::TargetPodCounts;
+use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
 

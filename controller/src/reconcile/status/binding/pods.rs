@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::pods::summary::Pods;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::{BoundPods, TargetPodCounts};
+use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts};
 use crate::reconcile::model::observed::Observed;
 use crate::record::PodRecord;
 
@@ -39,7 +39,7 @@ pub(super) fn count_pods(
 }
 
 /// Pods with this actor's sidecar; failures in another actor's sidecar are not its fault.
-fn injected_pods(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
+fn injected_pods(observed: &Observed, pods: &TargetPods) -> Vec<Arc<PodRecord>> {
     let uid = &observed.actor.metadata.uid;
     let is_own = |pod: &&Arc<PodRecord>| {
         pod.injection

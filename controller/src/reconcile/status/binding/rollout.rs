@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::model::bound_pods::actor_hash;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{consecutive_uninjected, newest};
@@ -28,7 +28,7 @@ pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
         RolloutOutcome::Conflict(_) => Some(Requeue::Now),
         RolloutOutcome::NotChecked
         | RolloutOutcome::NotNeeded
-        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::NoPodsYet
         | RolloutOutcome::Yielded
         | RolloutOutcome::Halted(_) => None,
     }
@@ -63,7 +63,7 @@ pub(super) fn rollout_status(
         }),
         // A reverted annotation does not count as an attempt without effect (ROLL-5).
         RolloutOutcome::NotNeeded
-        | RolloutOutcome::InjectionVerified
+        | RolloutOutcome::NoPodsYet
         | RolloutOutcome::Yielded
         | RolloutOutcome::Conflict(_) => None,
         RolloutOutcome::Halted(_) => Some(RolloutStatus {

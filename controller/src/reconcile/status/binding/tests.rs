@@ -9,7 +9,7 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
@@ -67,7 +67,7 @@ fn observed_target() -> ObservedBinding {
     };
     ObservedBinding {
         target: Some(Ok(Box::new(target))),
-        pods: Some(BoundPods::default()),
+        pods: Some(TargetPods::default()),
         ..ObservedBinding::default()
     }
 }
@@ -102,11 +102,11 @@ fn status_of(
 #[test]
 fn status_of_a_binding_reports_target_and_pods() {
     let mut inputs = bound(&json!({}), &AsyncActorStatus::default());
-    inputs.1.pods = Some(BoundPods {
+    inputs.1.pods = Some(TargetPods {
         uninjected: vec![record(
             &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
         )],
-        ..BoundPods::default()
+        ..TargetPods::default()
     });
     let status = status_of(&inputs);
     assert_eq!(status.mode, Some(Mode::Binding));
@@ -150,7 +150,7 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let injected = |extra: &Value, previous: &AsyncActorStatus, fails_open| {
         let mut inputs = bound(extra, previous);
         inputs.1.fails_open = fails_open;
-        *inputs.2.rollout = RolloutOutcome::InjectionVerified;
+        *inputs.2.rollout = RolloutOutcome::NoPodsYet;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
         (condition(&report.status, "Injected"), events, report.status)

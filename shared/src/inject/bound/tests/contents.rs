@@ -213,7 +213,7 @@ fn limits_required_by_a_quota_are_set_and_do_not_outdate_pods() {
     let [runtime, sidecar] = resources_with(&large, &["memory"], &none);
     assert_eq!(runtime["limits"], json!({"memory": "1Gi"}));
     assert_eq!(sidecar["limits"], json!({"memory": "64Mi"}));
-    // a resource without a known sufficient amount
+    // a resource without a known sufficient quantity
     let other = resources_with(&none, &["ephemeral-storage"], &none);
     assert_eq!(other[0], json!({"requests": requests}));
     let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
@@ -242,8 +242,8 @@ fn guaranteed_pod_stays_guaranteed() {
     .actor();
     let after = injected(&actor, &pod(&containers(&[full.clone(), limits_only])));
     let both = |cpu: &str, memory: &str| {
-        let amounts = json!({"cpu": cpu, "memory": memory});
-        json!({"requests": amounts, "limits": amounts})
+        let quantities = json!({"cpu": cpu, "memory": memory});
+        json!({"requests": quantities, "limits": quantities})
     };
     assert_eq!(
         container(&after, "asya-runtime")["resources"],

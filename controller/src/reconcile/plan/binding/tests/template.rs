@@ -8,7 +8,7 @@ use super::bound;
 use crate::binding::OwnedTemplateFields;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ActorInTemplate, ObservedBinding, Resolved};
-use crate::reconcile::model::bound_pods::{PodToReplace, TargetPodCounts};
+use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};

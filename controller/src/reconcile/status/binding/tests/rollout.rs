@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{bound, now, observed_target, status_of};
 use crate::fault::Requeue;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::bound_pods::{PodToReplace, SidecarState};
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::{ObservedRollout, consecutive_uninjected};

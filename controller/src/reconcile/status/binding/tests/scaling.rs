@@ -152,7 +152,7 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
         report.requeue
     };
     assert_ne!(requeue_of(&inputs), Requeue::Now);
-    *inputs.2.rollout = RolloutOutcome::InjectionVerified;
+    *inputs.2.rollout = RolloutOutcome::NoPodsYet;
     assert_eq!(requeue_of(&inputs), Requeue::Now);
 }
 
@@ -176,7 +176,7 @@ fn napping_target_is_not_requeued_without_a_change() {
     };
     let first = nap(
         &AsyncActorStatus::default(),
-        RolloutOutcome::InjectionVerified,
+        RolloutOutcome::NoPodsYet,
     )
     .status;
     let first: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();

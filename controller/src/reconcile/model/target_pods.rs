@@ -75,7 +75,7 @@ pub struct TargetPodCounts {
     pub total: i32,
     /// Pods whose replacement would have a different actor hash.
     pub outdated: Vec<PodToReplace>,
-    /// These and all other pods with an outdated sidecar.
+    /// These, and those of which only the platform hash is outdated.
     pub all_outdated: Vec<PodToReplace>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> PodCounter<'a> {
 
 impl TargetPodCounts {
     /// Counts `pods` for the actor with this uid, which has been bound since `since`.
-    pub fn of(pods: &BoundPods, uid: &str, bound: &DesiredBinding, since: Option<&Time>) -> Self {
+    pub fn of(pods: &TargetPods, uid: &str, bound: &DesiredBinding, since: Option<&Time>) -> Self {
         Self::count(
             pods,
             uid,
@@ -189,7 +189,7 @@ impl TargetPodCounts {
     }
 
     fn count(
-        pods: &BoundPods,
+        pods: &TargetPods,
         uid: &str,
         strategy: BindingStrategy,
         hash: Option<&str>,
@@ -296,7 +296,7 @@ fn labelled_pod_reason(
         // The webhook answered, and injected the sidecar of another actor, because it did not know this one yet.
         Some(_) => STARTED_BEFORE_BINDING,
         None => {
-            let foreign = pod.foreign_label.as_ref();
+            let foreign = pod.copied_label.as_ref();
             let opts_out = foreign.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
             let reported_reason = foreign.and_then(|it| it.not_injected.as_deref());
             if opts_out {
@@ -348,14 +348,14 @@ fn is_early(created: Option<&Time>, since: Option<&Time>) -> bool {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct BoundPods {
+pub struct TargetPods {
     /// Pods with an actor's label.
     pub labelled: Vec<Arc<PodRecord>>,
     /// Pods without one.
     pub uninjected: Vec<Arc<UninjectedPodRecord>>,
 }
 
-impl BoundPods {
+impl TargetPods {
     /// Number of pods that are not terminating.
     pub fn active_count(&self) -> i32 {
         let labelled = self.labelled.iter().map(|pod| pod.metadata.deleting);

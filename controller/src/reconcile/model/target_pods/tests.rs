@@ -4,7 +4,7 @@ use asya_shared::api::BindingStrategy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{BoundPods, SidecarState, TargetPodCounts, remedy};
+use super::{TargetPods, SidecarState, TargetPodCounts, remedy};
 use crate::fault::Reason;
 use crate::reconcile::model::condition_types::Injected;
 use crate::reconcile::tests::fixtures::record;
@@ -56,7 +56,7 @@ fn count(
     uninjected: Vec<Arc<UninjectedPodRecord>>,
 ) -> TargetPodCounts {
     TargetPodCounts::count(
-        &BoundPods {
+        &TargetPods {
             labelled,
             uninjected,
         },
@@ -71,7 +71,7 @@ fn count(
 #[test]
 fn pods_of_a_template_without_the_sidecar_are_not_blamed_on_the_webhook() {
     for (created, reason) in [(BEFORE, "StartedBeforeBinding"), (AFTER, "NotInTemplate")] {
-        let pods = BoundPods {
+        let pods = TargetPods {
             labelled: vec![],
             uninjected: vec![uninjected_pod("p", created, &json!({}))],
         };
@@ -204,7 +204,7 @@ fn pod_with_our_annotations_and_both_containers_is_injected() {
     );
     assert_eq!(counted.injected_condition().reason, Reason::AllPodsInjected);
     assert_eq!(counted.pods.outdated, 0);
-    let pods = BoundPods {
+    let pods = TargetPods {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
         uninjected: vec![],
     };
@@ -221,7 +221,7 @@ fn pod_with_our_annotations_and_both_containers_is_injected() {
 /// ROLL-8 (c, d, e)
 #[test]
 fn either_hash_outdates_a_pod_but_only_the_actor_hash_or_roll_now_replaces_it() {
-    let pods = BoundPods {
+    let pods = TargetPods {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
         uninjected: vec![],
     };
@@ -325,7 +325,7 @@ fn pods_with_the_current_actor_hash_are_counted_for_any_actor() {
             "{by} {containers:?}"
         );
     }
-    let pods = BoundPods {
+    let pods = TargetPods {
         labelled: vec![injected_pod("p", UID, &BOTH, &[])],
         uninjected: Vec::new(),
     };
