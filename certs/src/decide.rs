@@ -77,8 +77,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// Decides the next step. `trusted_for` is how long every `caBundle` has held all CAs of the Secret; `None` if one does
-/// not.
+/// Decides the next step; the caller may delay a [`Step::Switch`] until it knows that the API server reaches the
+/// webhook. A next CA takes precedence over a renewal of the leaf, except while it awaits trust. `trusted_for` is how
+/// long every `caBundle` has held all CAs of the Secret; `None` if one does not.
 #[must_use]
 pub fn decide(
     secret: &ParsedSecret,

@@ -85,7 +85,7 @@ pub enum ReviewReason {
     /// The object cannot be decoded.
     Unreadable,
     /// The review failed because of an internal error.
-    Panicked,
+    InternalError,
     /// The request has a wrong media type, size or format.
     BadRequest,
     /// Too many bytes in flight.
@@ -110,7 +110,7 @@ impl ReviewReason {
             Self::Unchanged => "Unchanged",
             Self::NotServed => "NotServed",
             Self::Unreadable => "Unreadable",
-            Self::Panicked => "Panicked",
+            Self::InternalError => "Panicked",
             Self::BadRequest => "BadRequest",
             Self::Busy => "Busy",
             Self::Deadline => "Deadline",
@@ -152,7 +152,7 @@ impl ReviewOutcome {
     /// The result of the review, for metrics.
     pub fn result(&self) -> ReviewResult {
         match (&self.response, self.reason) {
-            (_, ReviewReason::Panicked | ReviewReason::NotSynced) => ReviewResult::Error,
+            (_, ReviewReason::InternalError | ReviewReason::NotSynced) => ReviewResult::Error,
             (response, _) if response.denied.is_some() => ReviewResult::Denied,
             (response, _) if response.patch.is_some() => ReviewResult::Patched,
             (_, ReviewReason::Pod(InjectionReason::AlreadyInjected)) => ReviewResult::Empty,

@@ -108,7 +108,7 @@ fn outcome(
             Err(_) => {
                 return ReviewOutcome {
                     response: endpoint.fallback_response("cannot encode the patch"),
-                    reason: ReviewReason::Panicked,
+                    reason: ReviewReason::InternalError,
                     event: None,
                 };
             }

@@ -192,7 +192,7 @@ impl<H: ReviewHandler> ReviewServer<H> {
             error!(path = path.label(), "a review panicked: this is a bug");
             ReviewOutcome {
                 response: path.fallback_response("an internal error"),
-                reason: ReviewReason::Panicked,
+                reason: ReviewReason::InternalError,
                 event: None,
             }
         })
@@ -237,7 +237,7 @@ fn too_slow(_: Elapsed) -> Rejection {
 
 fn internal(text: &str) -> Rejection {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    Rejection::new(status, ReviewReason::Panicked, text)
+    Rejection::new(status, ReviewReason::InternalError, text)
 }
 
 fn busy(_: Shed) -> Rejection {

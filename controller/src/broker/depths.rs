@@ -13,32 +13,32 @@ use crate::telemetry::metrics::Metrics;
 /// Minimum time between two changes of an actor's count in status.
 const MIN_REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The last reading of every actor's queue.
+/// The last known depth of every actor's queue.
 #[derive(Default)]
 pub struct Depths {
-    readings: Mutex<HashMap<Key, Reading>>,
+    depths: Mutex<HashMap<Key, LastDepth>>,
 }
 
 #[derive(Clone, Copy)]
-struct Reading {
-    /// Last reading; `None` if it failed.
+struct LastDepth {
+    /// Last depth; `None` if it could not be read.
     latest: Option<Depth>,
     /// The count that status reports, and since when.
     reported: Option<Depth>,
     since: Instant,
 }
 
-impl Reading {
-    /// Whether status should report another reading now.
-    fn reports(&self, reading: Option<Depth>, now: Instant) -> bool {
-        now - self.since >= MIN_REPORT_INTERVAL && is_worth_reporting(self.reported, reading)
+impl LastDepth {
+    /// Whether status should report another depth now.
+    fn reports(&self, depth: Option<Depth>, now: Instant) -> bool {
+        now - self.since >= MIN_REPORT_INTERVAL && is_worth_reporting(self.reported, depth)
     }
 }
 
 /// Message count that status should report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportedDepth {
-    /// Leave status unchanged: there has been no reading since this process started.
+    /// Leave status unchanged: the depth has not been read since this process started.
     Unchanged,
     /// No count, because it could not be read.
     Unknown,
@@ -47,34 +47,34 @@ pub enum ReportedDepth {
 }
 
 impl Depths {
-    /// Records a reading, `None` for a failed one. Returns whether status must be updated.
-    pub fn record(&self, actor: &Key, reading: Option<Depth>) -> bool {
+    /// Records a depth, `None` if it could not be read. Returns whether status must be updated.
+    pub fn record(&self, actor: &Key, depth: Option<Depth>) -> bool {
         let now = Instant::now();
-        let mut readings = self.readings.lock();
-        let Some(last) = readings.get_mut(actor) else {
-            let first = Reading {
-                latest: reading,
-                reported: reading,
+        let mut depths = self.depths.lock();
+        let Some(last) = depths.get_mut(actor) else {
+            let first = LastDepth {
+                latest: depth,
+                reported: depth,
                 since: now,
             };
-            readings.insert(actor.clone(), first);
+            depths.insert(actor.clone(), first);
             return true;
         };
-        last.latest = reading;
-        let must_report = last.reports(reading, now);
+        last.latest = depth;
+        let must_report = last.reports(depth, now);
         if must_report {
-            (last.reported, last.since) = (reading, now);
+            (last.reported, last.since) = (depth, now);
         }
         must_report
     }
 
-    /// The count that status should report once this reading is recorded; `reset` discards earlier readings first.
-    pub fn reported_after(&self, actor: &Key, reading: Depth, reset: bool) -> ReportedDepth {
-        let last = self.readings.lock().get(actor).copied();
+    /// The count that status should report once this one is recorded; `reset` discards earlier ones first.
+    pub fn reported_after(&self, actor: &Key, depth: Depth, reset: bool) -> ReportedDepth {
+        let last = self.depths.lock().get(actor).copied();
         let last = last.filter(|_| !reset);
         let reported = match last {
-            Some(last) if !last.reports(Some(reading), Instant::now()) => last.reported,
-            _ => Some(reading),
+            Some(last) if !last.reports(Some(depth), Instant::now()) => last.reported,
+            _ => Some(depth),
         };
         reported.map_or(ReportedDepth::Unknown, ReportedDepth::Depth)
     }
@@ -82,10 +82,10 @@ impl Depths {
     /// The count that status should report for an actor's queue.
     pub fn reported(&self, actor: &Key) -> ReportedDepth {
         match self
-            .readings
+            .depths
             .lock()
             .get(actor)
-            .map(|reading| reading.reported)
+            .map(|last| last.reported)
         {
             None => ReportedDepth::Unchanged,
             Some(None) => ReportedDepth::Unknown,
@@ -93,17 +93,17 @@ impl Depths {
         }
     }
 
-    /// Drops the reading of an actor that was deleted or has another queue: it does not apply to that queue, nor to the
+    /// Drops the depth of an actor that was deleted or has another queue: it does not apply to that queue, nor to the
     /// next actor of that name.
     pub fn forget(&self, actor: &Key) {
-        self.readings.lock().remove(actor);
+        self.depths.lock().remove(actor);
     }
 
     fn all(&self) -> Vec<(Key, Depth)> {
-        let readings = self.readings.lock();
-        let known = readings.iter();
+        let depths = self.depths.lock();
+        let known = depths.iter();
         known
-            .filter_map(|(key, reading)| Some((key.clone(), reading.latest?)))
+            .filter_map(|(key, last)| Some((key.clone(), last.latest?)))
             .collect()
     }
 
@@ -116,20 +116,20 @@ impl Depths {
         metrics.queue_messages(messages);
     }
 
-    /// Drops the readings of all other actors.
+    /// Drops the depths of all other actors.
     pub fn retain(&self, actors: &HashSet<Key>) {
-        self.readings.lock().retain(|key, _| actors.contains(key));
+        self.depths.lock().retain(|key, _| actors.contains(key));
     }
 }
 
 /// Whether a change is worth a status write: to or from zero or unknown, or by at least a tenth.
-fn is_worth_reporting(reported: Option<Depth>, reading: Option<Depth>) -> bool {
-    match (reported, reading) {
-        (Some(reported), Some(reading)) => {
-            differs_significantly(reported.queued, reading.queued)
-                || differs_significantly(reported.processing, reading.processing)
+fn is_worth_reporting(reported: Option<Depth>, latest: Option<Depth>) -> bool {
+    match (reported, latest) {
+        (Some(reported), Some(latest)) => {
+            differs_significantly(reported.queued, latest.queued)
+                || differs_significantly(reported.processing, latest.processing)
         }
-        (reported, reading) => reported != reading,
+        (reported, latest) => reported != latest,
     }
 }
 

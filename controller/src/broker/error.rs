@@ -48,7 +48,7 @@ pub enum BrokerError {
     DeletedRecently(String),
     /// Not called: too many calls are in flight. This says nothing about the actor, so status does not report it.
     #[error("{0}")]
-    TooManyInFlight(String),
+    TooManyCalls(String),
     /// Not called: the broker is slow, and enough reconciles wait for it. Carries the delay before the retry. Status
     /// does not report it either (OPS-22).
     #[error("{0}")]
@@ -65,7 +65,7 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::RetryAfter(..) | Self::TooManyInFlight(_) | Self::TooManyWaiting(..) => {
+            Self::Throttled(_) | Self::RetryAfter(..) | Self::TooManyCalls(_) | Self::TooManyWaiting(..) => {
                 Reason::BrokerThrottled
             }
             Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
@@ -87,7 +87,7 @@ impl BrokerError {
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
             Self::RetryAfter(_, wait) | Self::TooManyWaiting(_, wait) => Requeue::After(*wait),
-            Self::TooManyInFlight(_) => Requeue::After(BUSY),
+            Self::TooManyCalls(_) => Requeue::After(BUSY),
         }
     }
 
@@ -102,7 +102,7 @@ impl BrokerError {
     /// The requeue delay when the broker was not called because too many calls wait for it.
     pub fn limiter_delay(&self) -> Option<Duration> {
         match self {
-            Self::TooManyInFlight(_) => Some(BUSY),
+            Self::TooManyCalls(_) => Some(BUSY),
             Self::TooManyWaiting(_, wait) => Some(*wait),
             _ => None,
         }
@@ -167,7 +167,7 @@ mod tests {
         let text = String::new;
         let wait = Duration::from_secs(9);
         for (error, expected) in [
-            (BrokerError::TooManyInFlight(text()), Some(BUSY)),
+            (BrokerError::TooManyCalls(text()), Some(BUSY)),
             (BrokerError::TooManyWaiting(text(), wait), Some(wait)),
             (BrokerError::RetryAfter(text(), wait), None),
             (BrokerError::Unreachable(text()), None),

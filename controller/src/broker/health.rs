@@ -153,7 +153,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         for (queue, observation) in observations {
             let actor = key_of(&queue);
             match observation {
-                Err(BrokerError::TooManyInFlight(_) | BrokerError::Fenced(_)) => {}
+                Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     self.record_depth(&actor, None);
@@ -218,7 +218,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         for (queue, count) in self.observer.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
             match count {
-                Ok(Count::Unknown) | Err(BrokerError::TooManyInFlight(_) | BrokerError::Fenced(_)) => {}
+                Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
                 Ok(Count::NotFound) if unpaused.contains(&actor) => {
                     self.source.enqueue_missing(&actor);

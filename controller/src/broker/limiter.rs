@@ -150,7 +150,7 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; the last error, without a call, while the circuit is open; and `TooManyInFlight` when all
+    /// The error of the call; the last error, without a call, while the circuit is open; and `TooManyCalls` when all
     /// call permits are taken and no call completes.
     pub async fn call<T: Labelled>(
         &self,
@@ -228,7 +228,7 @@ impl BrokerLimiter {
     }
 
     fn busy(&self) -> BrokerError {
-        BrokerError::TooManyInFlight(format!(
+        BrokerError::TooManyCalls(format!(
             "transport {:?}: the maximum number of calls is in flight",
             self.transport
         ))

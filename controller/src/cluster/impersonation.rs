@@ -75,7 +75,7 @@ impl Impersonation {
     ///
     /// # Errors
     /// If the API server fails; 403, as for an account without permissions, if the account does not exist.
-    pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
+    pub async fn client_for(&self, namespace: &str) -> Result<Client, kube::Error> {
         if self.impersonates(namespace) && !self.account(namespace).await? {
             let text = format!(
                 "ServiceAccount {namespace}/{IMPERSONATED_SERVICE_ACCOUNT} does not exist; with controller.impersonate targets of bindings \
@@ -183,13 +183,13 @@ mod tests {
         let own = server(&users);
         assert!(
             Impersonation::new(own.clone(), None)
-                .writer("team")
+                .client_for("team")
                 .await
                 .is_ok()
         );
         assert!(users.lock().unwrap().is_empty(), "no request is needed");
         let impersonation = Impersonation::new(own, Some("asya-system"));
-        let error = impersonation.writer("team").await.map(drop).unwrap_err();
+        let error = impersonation.client_for("team").await.map(drop).unwrap_err();
         let fault = StepError::of_write("Deployment/phi", error)
             .fault()
             .unwrap();
@@ -198,6 +198,6 @@ mod tests {
             "{}",
             fault.message
         );
-        assert!(impersonation.writer("asya-system").await.is_ok());
+        assert!(impersonation.client_for("asya-system").await.is_ok());
     }
 }

@@ -1,5 +1,5 @@
 //! The meaning of a 409 of the API server, and the 422 with which it answers where another object has the name. Every
-//! write of the controller that can conflict is classified here.
+//! write of a reconcile that can conflict is classified here.
 
 use kube::core::Status;
 

@@ -96,7 +96,7 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
             found: String::new(),
         },
         "lost" => return Err(BrokerError::Unreachable("no response".to_owned())),
-        "busy" => return Err(BrokerError::TooManyInFlight("later".to_owned())),
+        "busy" => return Err(BrokerError::TooManyCalls("later".to_owned())),
         _ => QueueCheck::Ready(ReadyQueue::default()),
     };
     let depth = Some(Depth {

@@ -142,7 +142,7 @@ async fn find_conflict(
             });
             Ok(Some(changed.unwrap_or_else(unknown)))
         }
-        ContestedField::Handoff(owner) => {
+        ContestedField::Autoscaler(owner) => {
             let path = PathElement::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
             let manager = read_manager(context, namespace, owner, &path).await?;
             Ok(Some((PathElement::text(&path), manager)))

@@ -25,7 +25,7 @@ pub async fn evict(
     key: &Key,
     pod: &PodToReplace,
 ) -> Result<RolloutOutcome, Error> {
-    let client = context.impersonation.writer(&key.namespace).await;
+    let client = context.impersonation.client_for(&key.namespace).await;
     let evicted = match client {
         Ok(client) => post_eviction(&Api::namespaced(client, &key.namespace), pod).await,
         Err(error) => Err(error),

@@ -222,7 +222,7 @@ pub(super) async fn apply(
         manager,
         body,
     };
-    let writer = context.impersonation.writer(namespace).await?;
+    let writer = context.impersonation.client_for(namespace).await?;
     let written = async {
         apply.dry_run(&writer, &existing).await?;
         apply.write(&writer).await

@@ -44,7 +44,7 @@ pub(super) async fn scale_up(
     });
     let writer = context
         .impersonation
-        .writer(namespace)
+        .client_for(namespace)
         .await
         .map_err(rejected)?;
     let api: Api<DynamicObject> = Api::namespaced_with(writer, namespace, resource.as_ref());

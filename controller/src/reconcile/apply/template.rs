@@ -122,7 +122,7 @@ async fn write(
     };
     let mut patch = minimal_body(&params.workload);
     patch["spec"]["template"] = template;
-    let writer = context.impersonation.writer(namespace).await;
+    let writer = context.impersonation.client_for(namespace).await;
     let writer = writer.map_err(Error::Api)?;
     let apply = ForeignApply {
         namespace,

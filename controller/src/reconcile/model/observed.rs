@@ -122,8 +122,8 @@ pub struct ObservedScaling {
     pub scaled_objects: Vec<Arc<ScaledObjectRecord>>,
     /// All HPAs that concern the actor.
     pub hpas: Vec<Arc<HpaRecord>>,
-    /// How long the `ScaledObject` of a binding has been missing because KEDA is; `None` unless the queue may have
-    /// scaled the target until then.
+    /// How long the `ScaledObject` of a binding has been missing because KEDA is not installed; `None` if it is not
+    /// missing, or the queue did not scale the target before.
     pub lost_for: Option<Duration>,
 }
 
@@ -320,6 +320,6 @@ pub struct QueueNameTaken {
     pub concerns_main_queue: bool,
     /// Hash of the workload that would consume from it.
     pub workload_hash: Option<String>,
-    /// Kind of that workload. Without our labels no watch shows it, so it is looked up by kind.
+    /// Kind of that workload. It lacks our labels, so no watch covers it, and it is looked up by kind.
     pub kind: Option<WorkloadKind>,
 }

@@ -40,7 +40,7 @@ impl ContestedFields {
                 desired.map(|it| it.scaled_object.object.clone()),
             ),
             replicas: resolved.map(|it| ContestedField::Replicas(it.target.workload.clone())),
-            handoff: ContestedField::Handoff(
+            handoff: ContestedField::Autoscaler(
                 handoff.map_or_else(ObjectRef::default, |it| it.owner.clone()),
             ),
         }
@@ -55,14 +55,14 @@ pub enum ContestedField {
     /// The replicas of this workload (CONF-4).
     Replicas(ObjectRef),
     /// The handoff annotation on this object, whose controller writes the target (CONF-3).
-    Handoff(ObjectRef),
+    Autoscaler(ObjectRef),
 }
 
 impl ContestedField {
     /// The owner of the target that carries the handoff annotation.
     pub fn owner(&self) -> Option<&ObjectRef> {
         match self {
-            Self::Handoff(owner) => Some(owner),
+            Self::Autoscaler(owner) => Some(owner),
             Self::ScaledObject(_) | Self::Replicas(_) => None,
         }
     }
@@ -71,7 +71,7 @@ impl ContestedField {
         match self {
             Self::ScaledObject(_) => ContestedPart::ScaledObject,
             Self::Replicas(_) => ContestedPart::Replicas,
-            Self::Handoff(_) => ContestedPart::Autoscaler,
+            Self::Autoscaler(_) => ContestedPart::Autoscaler,
         }
     }
 
@@ -79,7 +79,7 @@ impl ContestedField {
     pub fn object(&self, name: &str) -> String {
         match self {
             Self::ScaledObject(_) => format!("ScaledObject/{name}"),
-            Self::Replicas(object) | Self::Handoff(object) => object.to_string(),
+            Self::Replicas(object) | Self::Autoscaler(object) => object.to_string(),
         }
     }
 
@@ -94,7 +94,7 @@ impl ContestedField {
                 "ScaledObject {name}: paused, because another client repeatedly sets the replicas of {workload} \
                  (condition Conflict says which one)"
             ),
-            Self::Handoff(_) => return None,
+            Self::Autoscaler(_) => return None,
         };
         Some(Fault::until_change(Reason::BindingConflict, text))
     }

@@ -43,12 +43,12 @@ pub(super) fn set_binding_conflicts(
         (None, Some(uid)) => previous_handoff.filter(|handoff| handoff == uid),
         (None, None) => previous_handoff,
     };
-    let events = field_events(outcome);
+    let field_events = field_events(outcome);
     let base = observed.deadlines.conflict_backoff;
     let previous = &observed.previous.conflicts;
     let conflicts = match &observed.binding {
         Some(binding) if binding.is_bound_by_other() => history::reset_all(previous),
-        _ => history::update(previous, uid, &events, base, now),
+        _ => history::update(previous, uid, &field_events, base, now),
     };
     status.conflict_count = Some(history::total_conflicts(&conflicts));
     status.last_conflict_time = history::last_conflict_time(&conflicts);
