@@ -56,7 +56,7 @@ fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
 /// `validator`.
 fn manager(
     operator: &Operator,
-    trust: Trust,
+    trust: SharedTrust,
     written: &Arc<Mutex<Vec<Value>>>,
     validator: &[Value],
 ) -> WebhookConfigManager {
@@ -95,12 +95,12 @@ fn metadata(name: &str, version: u32) -> Value {
 }
 
 /// A trusted CA, and its fingerprints.
-fn trusted() -> (Trust, Vec<String>) {
+fn trusted() -> (SharedTrust, Vec<String>) {
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
     let ca = Ca::new(&issuer::Settings::with_defaults(names), Timestamp::now()).unwrap();
     let bundle = CaBundle::read(ca.certificate.pem().as_bytes());
     let fingerprints = bundle.fingerprints().map(|ca| ca.to_string()).collect();
-    let trust = Trust::default();
+    let trust = SharedTrust::default();
     trust.set_desired(bundle);
     (trust, fingerprints)
 }

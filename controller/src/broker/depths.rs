@@ -81,12 +81,7 @@ impl Depths {
 
     /// The count that status should report for an actor's queue.
     pub fn reported(&self, actor: &Key) -> ReportedDepth {
-        match self
-            .depths
-            .lock()
-            .get(actor)
-            .map(|last| last.reported)
-        {
+        match self.depths.lock().get(actor).map(|last| last.reported) {
             None => ReportedDepth::Unchanged,
             Some(None) => ReportedDepth::Unknown,
             Some(Some(depth)) => ReportedDepth::Depth(depth),

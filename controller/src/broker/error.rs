@@ -65,9 +65,10 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::RetryAfter(..) | Self::TooManyCalls(_) | Self::TooManyWaiting(..) => {
-                Reason::BrokerThrottled
-            }
+            Self::Throttled(_)
+            | Self::RetryAfter(..)
+            | Self::TooManyCalls(_)
+            | Self::TooManyWaiting(..) => Reason::BrokerThrottled,
             Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::QueueNameTaken(_) => Reason::QueueConflict,

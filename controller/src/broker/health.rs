@@ -218,7 +218,8 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         for (queue, count) in self.observer.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
             match count {
-                Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
+                Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {
+                }
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
                 Ok(Count::NotFound) if unpaused.contains(&actor) => {
                     self.source.enqueue_missing(&actor);

@@ -269,7 +269,10 @@ async fn next_ca_signs_only_after_every_configuration_trusts_it() {
 }
 
 /// A manager that could switch to the next CA, which every configuration trusts.
-async fn about_to_switch(server: &Server, trust: &SharedTrust) -> (CertificateManager, Fingerprint) {
+async fn about_to_switch(
+    server: &Server,
+    trust: &SharedTrust,
+) -> (CertificateManager, Fingerprint) {
     let due = new_ca(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
     trust.report_bundles([due.certificate.pem().as_bytes()]);

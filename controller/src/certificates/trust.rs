@@ -209,8 +209,9 @@ mod tests {
         let (one, both) = (text(&[&a]), text(&[&b, &a]));
         let second = Duration::from_secs(1);
         let trust = SharedTrust::default();
-        let trusted_for =
-            |trust: &SharedTrust| [[&a], [&b], [&c]].map(|cas| trust.trusted_for(&cas.map(Clone::clone)));
+        let trusted_for = |trust: &SharedTrust| {
+            [[&a], [&b], [&c]].map(|cas| trust.trusted_for(&cas.map(Clone::clone)))
+        };
         assert_eq!(trusted_for(&trust), [None; 3]);
         assert!(!trust.is_known());
 

@@ -189,7 +189,11 @@ mod tests {
         );
         assert!(users.lock().unwrap().is_empty(), "no request is needed");
         let impersonation = Impersonation::new(own, Some("asya-system"));
-        let error = impersonation.client_for("team").await.map(drop).unwrap_err();
+        let error = impersonation
+            .client_for("team")
+            .await
+            .map(drop)
+            .unwrap_err();
         let fault = StepError::of_write("Deployment/phi", error)
             .fault()
             .unwrap();

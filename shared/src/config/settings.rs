@@ -109,7 +109,9 @@ fn parse_resources(text: &str) -> Result<Resources, ConfigError> {
     for (key, value) in &resources {
         let at = KeyPath::root().key(key);
         match (key.as_str(), value) {
-            ("requests" | "limits", Value::Object(quantities)) => check_quantities(quantities, &at)?,
+            ("requests" | "limits", Value::Object(quantities)) => {
+                check_quantities(quantities, &at)?;
+            }
             ("claims", Value::Array(_)) | (_, Value::Null) => {}
             ("requests" | "limits" | "claims", _) => return Err(refuse(&at, "has the wrong type")),
             _ => return Err(refuse(&at, "unknown key; use requests, limits or claims")),

@@ -125,7 +125,13 @@ fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Op
     let python = inputs.workload.effective_python_executable();
     let concurrency = inputs.spec.effective_concurrency();
     let is_end_actor = is_end_actor(inputs.actor);
-    runtime::complete(container, python, is_end_actor, concurrency, &STANDALONE_VOLUMES);
+    runtime::complete(
+        container,
+        python,
+        is_end_actor,
+        concurrency,
+        &STANDALONE_VOLUMES,
+    );
     gateway
 }
 

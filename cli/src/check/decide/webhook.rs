@@ -151,7 +151,8 @@ fn configuration(configurations: &Read<Vec<Value>>) -> Check {
     if let Err(why) = configurations {
         return Check::unknown(subject, why);
     }
-    let Some(entry) = entries(configurations).find(|it| has_name(it, |name| name == VALIDATION_ENTRY))
+    let Some(entry) =
+        entries(configurations).find(|it| has_name(it, |name| name == VALIDATION_ENTRY))
     else {
         return Check::failed(subject, "WebhookConfigurationMissing", "");
     };

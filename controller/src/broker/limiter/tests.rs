@@ -83,7 +83,10 @@ async fn calls_do_not_wait_behind_hanging_calls() {
     tokio::task::yield_now().await;
     let started = Instant::now();
     let error = limiter.call(READ, async { Ok(Response) }).await.err();
-    assert!(matches!(error, Some(BrokerError::TooManyCalls(_))), "{error:?}");
+    assert!(
+        matches!(error, Some(BrokerError::TooManyCalls(_))),
+        "{error:?}"
+    );
     assert!(
         started.elapsed() <= Duration::from_millis(501),
         "{:?}",

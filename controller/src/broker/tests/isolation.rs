@@ -67,7 +67,9 @@ async fn reconciled_while_one_hangs(settings: WorkQueueSettings, fine_actors: us
                     Err::<Response, _>(BrokerError::Unreachable("no response".to_owned()))
                 };
                 return match hanging.call(READ, call).await {
-                    Err(BrokerError::TooManyCalls(_)) => RunOutcome::RequeueAfter(Duration::from_secs(1)),
+                    Err(BrokerError::TooManyCalls(_)) => {
+                        RunOutcome::RequeueAfter(Duration::from_secs(1))
+                    }
                     _ => RunOutcome::FAILED,
                 };
             }

@@ -11,8 +11,8 @@ use kube::core::Status;
 
 use crate::context::Context;
 use crate::fault::{Conflict, Error, Reason, Requeue, StepError};
-use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::plan::evict::backoff;
 use crate::record::Key;
 

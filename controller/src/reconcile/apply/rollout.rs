@@ -50,9 +50,7 @@ pub(super) async fn roll_out(
             let conflict = annotation_conflict(context, &key.namespace, conflict, params);
             Ok(RolloutOutcome::Conflict(conflict.await?))
         }
-        RolloutDecision::Act(RolloutAction::VerifyInjection) => {
-            Ok(RolloutOutcome::NoPodsYet)
-        }
+        RolloutDecision::Act(RolloutAction::VerifyInjection) => Ok(RolloutOutcome::NoPodsYet),
         RolloutDecision::Act(RolloutAction::Annotate(value)) => {
             let annotations = TargetAnnotations {
                 roll_value: Some(&value),

@@ -159,7 +159,8 @@ async fn probe(
         return Ok(None);
     };
     let (client, probes) = (&context.client, &context.bindings.probe_schedule);
-    let (expected, has_desired_pods) = ((&*params.uid, params.actor_hash()), params.has_desired_pods);
+    let (expected, has_desired_pods) =
+        ((&*params.uid, params.actor_hash()), params.has_desired_pods);
     let outcome = dry_run::run(client, &actor.namespace, &pod, expected, has_desired_pods);
     match outcome.await.map_err(Error::Api)? {
         DryRunOutcome::Admitted => {

@@ -56,8 +56,9 @@ impl PathElement {
             Self::Item(keys) => set
                 .iter()
                 .find(|(key, _)| {
-                    let keys = key.strip_prefix("k:");
-                    keys.and_then(|keys| serde_json::from_str(keys).ok())
+                    let found = key.strip_prefix("k:");
+                    found
+                        .and_then(|found| serde_json::from_str(found).ok())
                         .as_ref()
                         == Some(keys)
                 })

@@ -12,8 +12,8 @@ use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::ScaleTarget;
 

@@ -1,7 +1,6 @@
 //! Types shared by observe, plan, apply and status.
 
 pub mod binding;
-pub mod target_pods;
 pub mod child;
 pub mod condition_types;
 pub mod known_queues;
@@ -9,4 +8,5 @@ pub mod observed;
 pub mod outcome;
 pub mod reported;
 pub mod rollout;
+pub mod target_pods;
 pub mod template_handoff;

@@ -14,10 +14,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{ObservedBinding, Resolved};
-use super::target_pods::actor_hash;
 use super::child::{Child, ChildOwnership};
 use super::known_queues::KnownQueues;
 use super::rollout::ObservedRollout;
+use super::target_pods::actor_hash;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckSequence;
 use crate::broker::{BrokerError, Depth, QueueCheck};

@@ -20,8 +20,8 @@ use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
     ObservedBinding, ObservedProbe, Resolved, ResourceNames, TargetScaling,
 };
-use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts, actor_hash};
 use crate::reconcile::model::observed::DeletionSettings;
+use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods, actor_hash};
 use crate::record::{ActorRecord, ScaleTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.

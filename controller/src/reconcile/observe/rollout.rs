@@ -18,8 +18,8 @@ use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::binding::Resolved;
-use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts};
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TargetObject};
+use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods};
 use crate::record::{ActorRecord, Key};
 
 /// Inputs that decide what to read.

@@ -166,10 +166,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
         let busy = BrokerError::TooManyCalls("slow".to_owned());
         let (queue, failure) = classify_failure(0, verified, busy);
         assert_eq!(failure, None, "nothing is wrong with the queue");
-        assert!(matches!(
-            queue,
-            ObservedQueue::Deferred(Requeue::After(_))
-        ));
+        assert!(matches!(queue, ObservedQueue::Deferred(Requeue::After(_))));
     }
 }
 

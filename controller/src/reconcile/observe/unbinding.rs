@@ -13,9 +13,9 @@ use crate::binding::deleted::DeletedBinding;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the pods of an actor being deleted; returns `None` while that is not possible yet.

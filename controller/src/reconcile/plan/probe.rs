@@ -10,10 +10,10 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ProbeOutcome;
 use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
+use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
 const WEBHOOK_LAG: Duration = Duration::from_secs(20);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::record::PodRecord;
 
 /// What to ask the brokers about retired queues.

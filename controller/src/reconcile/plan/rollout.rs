@@ -23,10 +23,10 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
 use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ActorInTemplate;
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::plan::rollout::inputs::{
     AnnotationConflict, RolloutAction, RolloutDecision, RolloutInputs,
 };

@@ -3,8 +3,8 @@
 //! model to zero.
 
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::target_pods::TargetPodCounts;
 
 /// Inputs to [`blocked_by`].
 #[derive(Clone, Debug, Default)]

@@ -14,9 +14,9 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{
     ContentionState, ContestedPart, FieldDecision, FieldView, SpecRevision,
 };
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::template_handoff::TemplateHandoff;
 
 /// Inputs to [`decide`].

@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
 use crate::fault::Reason;
-use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
 use crate::reconcile::model::rollout::{
     Availability, ObservedUnbinding, TargetObject, UNBIND_MARKER,
 };
+use crate::reconcile::model::target_pods::PodToReplace;
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);

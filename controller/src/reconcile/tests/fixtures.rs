@@ -29,12 +29,12 @@ use crate::cluster::workload::Workloads;
 use crate::context::{Context, Deadlines, Installation, Stores};
 use crate::pods::creation_failures::PodCreationFailures;
 use crate::reconcile::desired::desired;
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{
     DeletionSettings, MemoryUpdates, Observed, ObservedQueue, ObservedScaling,
 };
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::record::{PodRecord, Projected, Record, TypedWorkload, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;

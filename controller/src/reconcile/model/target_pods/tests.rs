@@ -4,7 +4,7 @@ use asya_shared::api::BindingStrategy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{TargetPods, SidecarState, TargetPodCounts, remedy};
+use super::{SidecarState, TargetPodCounts, TargetPods, remedy};
 use crate::fault::Reason;
 use crate::reconcile::model::condition_types::Injected;
 use crate::reconcile::tests::fixtures::record;

@@ -9,9 +9,9 @@ use super::{RolloutQuery, TargetObject, observe};
 use crate::clock;
 use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
-use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
 use crate::record::Key;
 

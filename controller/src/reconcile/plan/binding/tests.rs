@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::target_pods::TargetPods;
-use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::model::target_pods::PodToReplace;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;

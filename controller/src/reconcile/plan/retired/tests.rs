@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{NextCheck, after_check, plan_check};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec, target};

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::ContentionState;
-use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, TargetObject};
+use crate::reconcile::model::target_pods::PodToReplace;
 
 /// Requeue delay for the progress of a rollout, which no watch reports.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);

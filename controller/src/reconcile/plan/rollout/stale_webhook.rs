@@ -4,8 +4,8 @@ use asya_shared::api::RolloutStatus;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
-use crate::reconcile::model::target_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
 use crate::reconcile::model::rollout::is_replacement;
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
 
 /// Postpones the replacement of further pods if earlier replacements were reviewed by a replica that was behind:
 /// another one could be reviewed by the same replica.

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::steps::ScalingStep;

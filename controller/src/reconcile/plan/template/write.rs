@@ -15,10 +15,10 @@ use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::record::applied_by;
 
 /// Requeue intervals: no watch reports that a rollout has ended, or that a workload was resumed.

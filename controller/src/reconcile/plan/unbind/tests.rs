@@ -6,8 +6,8 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::target_pods::PodToReplace;
 
 static ALL_READY: Availability = Availability {
     active: 2,

@@ -6,10 +6,10 @@ use asya_shared::inject::bound::ProbeResult;
 
 use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
 use crate::reconcile::model::condition_types::{INJECTED, Injected};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
+use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
 use crate::telemetry::events::EventReason;
 
 /// Injection into the target's pods, as reported.
@@ -117,9 +117,7 @@ fn injected_by_pods(
             known(false, Reason::RolloutHalted, text)
         }
         RolloutOutcome::NotChecked if without_pods && !observed.is_injection_verified() => None,
-        RolloutOutcome::NotChecked
-        | RolloutOutcome::NoPodsYet
-        | RolloutOutcome::NotNeeded
+        RolloutOutcome::NotChecked | RolloutOutcome::NoPodsYet | RolloutOutcome::NotNeeded
             if without_pods =>
         {
             let text =

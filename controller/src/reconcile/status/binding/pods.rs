@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::pods::summary::Pods;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::target_pods::{TargetPods, TargetPodCounts};
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods};
 use crate::record::PodRecord;
 
 /// The pods of a target.

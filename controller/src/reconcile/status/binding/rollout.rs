@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{consecutive_uninjected, newest};
+use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a replacement that is not ready.

@@ -8,9 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
-use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::model::condition_types::WORKLOAD_READY;
 use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
+use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::status::state::state_of;
 use crate::scaling::ready::ScalingReady;
 

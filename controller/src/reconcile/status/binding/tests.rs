@@ -9,11 +9,11 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
-use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
 };
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::status::active::active_report;
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, record};

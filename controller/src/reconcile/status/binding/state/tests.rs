@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
-use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::model::condition_types::Injected;
+use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
 

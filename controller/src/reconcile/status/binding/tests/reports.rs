@@ -3,8 +3,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{bound, condition, is, now, observed_target, status_of};
-use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::model::outcome::ProbeOutcome;
+use crate::reconcile::model::target_pods::actor_hash;
 
 /// SAFE-1, ROLL-2 (i)
 #[test]

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::{bound, now, observed_target, status_of};
 use crate::fault::Requeue;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::{ObservedRollout, consecutive_uninjected};
+use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 
 /// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
 fn status_after_request(

@@ -174,11 +174,7 @@ fn napping_target_is_not_requeued_without_a_change() {
         *inputs.2.rollout = outcome;
         report(&inputs.0, &inputs.1, &inputs.2, now())
     };
-    let first = nap(
-        &AsyncActorStatus::default(),
-        RolloutOutcome::NoPodsYet,
-    )
-    .status;
+    let first = nap(&AsyncActorStatus::default(), RolloutOutcome::NoPodsYet).status;
     let first: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
     let again = nap(&first, RolloutOutcome::NotNeeded);
     assert_eq!(
