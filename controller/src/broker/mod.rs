@@ -120,7 +120,7 @@ pub trait QueueClient: Send + Sync {
     /// Returns the queue's state. Changes nothing.
     fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation>;
 
-    /// Creates the queue and routes senders to it. Idempotent.
+    /// Creates the queue and routes messages to it. Idempotent.
     fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue>;
 
     /// Brings an existing queue to the desired state without losing messages.

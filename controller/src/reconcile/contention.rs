@@ -143,7 +143,7 @@ pub struct FieldView {
 /// The decision of a reconcile about a contested field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldDecision {
-    /// Nothing: it is not needed, or has the desired value.
+    /// Nothing is written: it is not needed, or has the desired value. Its conflicts in a row end.
     Keep,
     /// Nothing: it has the desired value again. Its conflicts are reset if it still has it after this delay.
     AwaitReset(Duration),

@@ -136,8 +136,8 @@ pub enum ObservedQueue {
     Verified,
     /// The broker's answer.
     Checked(QueueCheck),
-    /// Not answered this time, but verified earlier: the broker has not failed often enough in a row to report it
-    /// (QUE-10), or it is slow and other calls are ahead of ours (OPS-22). Check again at the given time.
+    /// Not answered this time: the queue was verified earlier and the broker has not failed often enough in a row to
+    /// report it (QUE-10), or other calls to a slow broker are ahead of ours (OPS-22). Check again at the given time.
     Deferred(Requeue),
     /// The broker returned an error.
     Unknown(BrokerError),

@@ -73,7 +73,7 @@ pub struct TargetPodCounts {
     pub injected_for_any_actor: i32,
     /// All pods, including terminating ones.
     pub total: i32,
-    /// Pods whose replacement would have a different actor hash.
+    /// Pods to replace: those without the sidecar, and those whose replacement would have a different actor hash.
     pub outdated: Vec<PodToReplace>,
     /// These, and those of which only the platform hash is outdated.
     pub all_outdated: Vec<PodToReplace>,
