@@ -20,6 +20,8 @@ use crate::steady::{Writes, besides_lists};
 use crate::{api, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
+/// KEDA processes a few `ScaledObject`s at a time, each with some ten writes.
+const ALL_SOON: Duration = Duration::from_mins(5);
 const ACTORS: usize = 100;
 /// For how long nothing may happen; `ASYA_REST_SECONDS` extends it.
 const REST: Duration = Duration::from_secs(30);
@@ -100,13 +102,13 @@ async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
 /// Waits until every actor has this STATUS and this reason of `ScalingReady`.
 async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> {
     let what = format!("{ACTORS} actors are {status}, {reason}");
-    eventually(what, SOON, async || {
+    eventually(what, ALL_SOON, async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;
-        let told = |actor: &&DynamicObject| {
+        let is_there = |actor: &&DynamicObject| {
             actor.data["status"]["status"] == status && condition(actor, "ScalingReady").1 == reason
         };
-        let there = actors.iter().filter(told).count();
-        let first = actors.iter().find(|actor| !told(actor));
+        let there = actors.iter().filter(is_there).count();
+        let first = actors.iter().find(|actor| !is_there(actor));
         let first = first.map(|actor| &actor.data["status"]);
         check(there == ACTORS, format_args!("{there} are; {first:?}"))
     })
