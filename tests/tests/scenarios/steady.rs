@@ -105,14 +105,16 @@ pub(crate) async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result
 pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
     let deployments = scenario.api::<Deployment>();
     let deployments = deployments.list(&ListParams::default()).await?;
-    let available_since = |pod: &Pod| {
+    let rolled_out_at = |pod: &Pod| {
         let actor = pod.metadata.labels.as_ref()?.get("asya.sh/actor");
         let deployment = deployments
             .iter()
             .find(|it| it.metadata.name.as_ref() == actor)?;
         let conditions = deployment.status.as_ref()?.conditions.as_ref()?;
-        let available = conditions.iter().find(|it| it.type_ == "Available")?;
-        available.last_transition_time.clone()
+        let updates = conditions
+            .iter()
+            .filter_map(|it| it.last_update_time.as_ref());
+        updates.map(|it| it.0).max()
     };
     let pods: Api<Pod> = Api::namespaced(cluster.client(), scenario.namespace());
     let is_late = |pod: &Pod| {
@@ -120,8 +122,7 @@ pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<
         let conditions = pod.status.iter().filter_map(|it| it.conditions.as_ref());
         let ready = conditions.flatten().find(|it| it.type_ == "Ready");
         let ready = ready.and_then(|it| it.last_transition_time.clone());
-        let reported =
-            ready.map(|ready| available_since(pod).map_or(ready.0, |it| it.0.max(ready.0)));
+        let reported = ready.map(|ready| rolled_out_at(pod).map_or(ready.0, |at| at.max(ready.0)));
         let took = created
             .zip(reported)
             .map(|(from, to)| to.duration_since(from.0));
