@@ -54,14 +54,23 @@ struct ReviewServer<H> {
     large_body: Arc<Semaphore>,
 }
 
+impl<H: ReviewHandler> ReviewServer<H> {
+    fn new(handler: H, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self {
+            handler,
+            metrics,
+            bodies: BodyBudget::new(MAX_BODIES_BYTES),
+            large_body: Arc::new(Semaphore::new(1)),
+        })
+    }
+}
+
 /// The routes of all review paths.
 pub fn routes<H: ReviewHandler>(review_handler: H, metrics: Arc<Metrics>) -> Router {
-    let server = Arc::new(ReviewServer {
-        handler: review_handler,
-        metrics,
-        bodies: BodyBudget::new(MAX_BODIES_BYTES),
-        large_body: Arc::new(Semaphore::new(1)),
-    });
+    routes_of(ReviewServer::new(review_handler, metrics))
+}
+
+fn routes_of<H: ReviewHandler>(server: Arc<ReviewServer<H>>) -> Router {
     let mut router = Router::new();
     for path in EndpointPath::ALL {
         let handler = move |State(server): State<Arc<ReviewServer<H>>>, request: HttpRequest| async move {
@@ -139,7 +148,7 @@ impl<H: ReviewHandler> ReviewServer<H> {
         };
         let server = Arc::clone(self);
         let answered = spawn_blocking(move || {
-            // The decoding goes on when the client leaves.
+            // Decoding does not end when the client leaves.
             let _held = (memory, permit);
             server.answer(path, &body)
         });

@@ -68,7 +68,7 @@ impl Depths {
         must_report
     }
 
-    /// The count that status should report once this one is recorded; `reset` discards earlier ones first.
+    /// The count that status should report once `depth` is recorded; `reset` discards earlier counts first.
     pub fn reported_after(&self, actor: &Key, depth: Depth, reset: bool) -> ReportedDepth {
         let last = self.depths.lock().get(actor).copied();
         let last = last.filter(|_| !reset);

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{MAX_BODY_BYTES, MAX_INLINE_BYTES, ReviewHandler, routes};
+use super::{MAX_BODY_BYTES, MAX_INLINE_BYTES, ReviewHandler, ReviewServer, routes, routes_of};
 use crate::events::PodEvent;
 use crate::metrics::Metrics;
 use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
@@ -264,13 +264,14 @@ async fn body_with_too_many_values_is_refused_before_decoding() {
     assert!(text.contains("too many values"), "{text}");
 }
 
-/// ADM-22: neither other reviews nor further large bodies run on the thread of a large body, even after its client has
-/// gone.
+/// ADM-22: while a large body is decoded, other reviews are answered, and further large bodies wait. Its memory counts
+/// until then, even after its client has gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
     let handler = SlowHandler::default();
     let finish = handler.finish.clone().drop_guard();
-    let router = routes(handler.clone(), Arc::new(Metrics::new()));
+    let server = ReviewServer::new(handler.clone(), Arc::new(Metrics::new()));
+    let router = routes_of(Arc::clone(&server));
     let mut body = review().to_string();
     body.push_str(&" ".repeat(MAX_INLINE_BYTES));
     let send_large = || {
@@ -280,6 +281,11 @@ async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
     let gone = send_large();
     handler.started.acquire().await.unwrap().forget();
     gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    assert!(
+        server.bodies.used() > MAX_INLINE_BYTES,
+        "its memory is free"
+    );
     let waiting = [send_large(), send_large()];
 
     for _ in 0..50 {
