@@ -138,8 +138,8 @@ async fn apply_if_allowed(
             );
             Ok(())
         }
-        // Another field manager owns the annotation, or the object was deleted.
-        Ok(_) | Err(StepError::Error(Error::Stale(_))) => Ok(()),
+        // Another field manager owns the annotation.
+        Ok(_) => Ok(()),
         Err(StepError::Error(error)) => Err(error),
     }
 }

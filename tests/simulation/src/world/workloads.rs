@@ -68,7 +68,7 @@ impl Workload {
             .pods
             .iter()
             .partition(|(_, pod)| pod["metadata"]["labels"]["revision"] == *self.revision);
-        let is_stateful = self.id.resource == &resources::STATEFUL_SETS;
+        let is_stateful = self.is_stateful();
         let ready = current.iter().filter(|(_, pod)| is_ready(pod)).count();
         let is_deleting = self.object["metadata"]["deletionTimestamp"].is_string();
         let waits = self.strategy() == "Recreate" && self.has_old(store);
@@ -96,6 +96,10 @@ impl Workload {
         denied
     }
 
+    fn is_stateful(&self) -> bool {
+        self.id.resource == &resources::STATEFUL_SETS
+    }
+
     fn strategy(&self) -> &str {
         let spec = &self.object["spec"];
         let strategy = spec["strategy"]["type"].as_str();
@@ -120,7 +124,7 @@ impl Workload {
         old: &[&'a (Id, Arc<Object>)],
         (ready, wanted): (usize, usize),
     ) -> Vec<&'a (Id, Arc<Object>)> {
-        let is_stateful = self.id.resource == &resources::STATEFUL_SETS;
+        let is_stateful = self.is_stateful();
         match self.strategy() {
             "OnDelete" => Vec::new(),
             "Recreate" => old.to_vec(),
@@ -206,14 +210,27 @@ impl Workload {
         };
         let total = current + old;
         let old_ready = self.pods.iter().filter(|(_, pod)| is_ready(pod)).count() - ready;
-        let mut status = json!({
-            "observedGeneration": live["metadata"]["generation"],
-            "replicas": total,
-            "updatedReplicas": current,
-            "readyReplicas": ready + old_ready,
-            "availableReplicas": ready + old_ready,
-        });
-        if self.id.resource == &resources::STATEFUL_SETS {
+        let is_stateful = self.is_stateful();
+        let available = ready + old_ready;
+        let mut status = json!({"observedGeneration": live["metadata"]["generation"]});
+        for (field, count) in [
+            ("replicas", total),
+            ("updatedReplicas", current),
+            ("readyReplicas", available),
+            ("availableReplicas", available),
+            ("unavailableReplicas", total.saturating_sub(available)),
+        ] {
+            // A count of 0 is not written, so status loses fields (apps/v1: `omitempty`).
+            let is_written = match field {
+                "replicas" => is_stateful || count > 0,
+                "unavailableReplicas" => !is_stateful && count > 0,
+                _ => count > 0,
+            };
+            if is_written {
+                status[field] = count.into();
+            }
+        }
+        if is_stateful {
             let is_settled = old == 0 && ready == current;
             let before = &live["status"]["currentRevision"];
             let revision = Value::from(self.revision.clone());

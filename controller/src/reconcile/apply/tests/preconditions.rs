@@ -9,7 +9,7 @@ use serde_json::json;
 use super::pod;
 use crate::fault::{Error, Reason};
 use crate::reconcile::apply::finalizer::patch_finalizers;
-use crate::reconcile::apply::{evict, scale_from_zero};
+use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero};
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::reconcile::plan::steps::ScaleFromZero;
@@ -169,4 +169,36 @@ fn patch() -> FinalizerPatch {
         actor: Key::new("ns", "a"),
         operations: Vec::new(),
     }
+}
+
+/// BIND-47: the dry run cannot tell whether a field went by our apply or by a write in between.
+#[tokio::test]
+async fn annotation_of_a_workload_that_changes_in_between_is_written_or_removed_after_another_look()
+{
+    fn responses(request_line: &str) -> Option<(u16, serde_json::Value)> {
+        let (version, status) = match request_line.split_once(' ')?.0 {
+            "GET" => ("1", json!({"readyReplicas": 1, "unavailableReplicas": 1})),
+            _ => ("2", json!({"readyReplicas": 2})),
+        };
+        let metadata = json!({"name": "web", "uid": "uid-of-web", "resourceVersion": version});
+        let body = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "status": status,
+        });
+        Some((200, body))
+    }
+    let context = context_with(responses);
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk(&kind);
+    context.bindings.kinds.serve("apps", "Deployment", resource);
+    let workload = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    };
+    let key = Key::new("ns", "a");
+    let written = foreign_fields::annotate_with_actor(&context, &key, &workload).await;
+    assert!(matches!(written, Err(Error::Stale(_))), "{written:?}");
+    let removed = foreign_fields::remove_actor_annotation(&context, "ns", &workload).await;
+    assert!(matches!(removed, Err(Error::Stale(_))), "{removed:?}");
 }
