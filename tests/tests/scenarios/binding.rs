@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -202,22 +202,22 @@ async fn binding_creates_queue_and_script_and_reports_target_and_pods() {
         let left = deployments.get(target).await?;
         assert_eq!(left.metadata.uid, made.metadata.uid);
         assert_eq!(left.metadata.owner_references, None);
-        // The log has a write only some time after its response.
-        eventually(
-            "the target says by whom it is bound, and no more",
-            SOON,
-            async || {
-                let audit = scenario.cluster().audit();
-                let writes = audit.writes_in(mark, scenario.namespace()).await;
-                let writes = writes.map_err(NotYet::new)?;
-                let of_target = writes.iter().filter(|write| {
-                    write.resource == "deployments" && write.user.ends_with(":asya-operator")
-                });
-                let count = of_target.count();
-                check(count == 2, format_args!("{count} writes"))
-            },
-        )
-        .await?;
+        let writes = scenario
+            .cluster()
+            .audit()
+            .writes_in(mark, scenario.namespace())
+            .await?;
+        let touched = |kind: &str| {
+            let of_kind = |write: &&asya_tests::audit::Write| {
+                write.resource == kind && write.user.ends_with(":asya-operator")
+            };
+            writes.iter().filter(of_kind).count()
+        };
+        assert_eq!(
+            touched("deployments"),
+            2,
+            "by whom it is bound, and no more"
+        );
         Ok(())
     })
     .await;
