@@ -19,6 +19,7 @@ use super::{apply, evict, retired, rollout, standalone, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth};
+use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
@@ -314,6 +315,19 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         backoffs.push(backoff.as_secs());
     }
     assert_eq!(backoffs, [10, 20, 40]);
+}
+
+/// Deployment `web`, of a kind that the API server serves from now on.
+fn serve_deployment(context: &Context) -> ObjectRef {
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk(&kind);
+    context.bindings.kinds.serve("apps", "Deployment", resource);
+    ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    }
 }
 
 fn pod(name: &str) -> PodToReplace {

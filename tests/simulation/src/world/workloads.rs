@@ -220,7 +220,7 @@ impl Workload {
             ("availableReplicas", available),
             ("unavailableReplicas", total.saturating_sub(available)),
         ] {
-            // A count of 0 is not written, so status loses fields (apps/v1: `omitempty`).
+            // apps/v1 omits counts of 0 (`omitempty`), so a status may lose fields.
             let is_written = match field {
                 "replicas" => is_stateful || count > 0,
                 "unavailableReplicas" => !is_stateful && count > 0,

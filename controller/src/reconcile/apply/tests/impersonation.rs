@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use asya_shared::resolve::{ObjectRef, Related, Resolution, RolloutMethod, resolver};
-use kube::api::ApiResource;
-use kube::core::GroupVersionKind;
+use asya_shared::resolve::{Related, Resolution, RolloutMethod, resolver};
 use serde_json::{Value, json};
 
-use super::pod;
+use super::{pod, serve_deployment};
 use crate::cluster::impersonation::Impersonation;
 use crate::context::Context;
 use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero, template};
@@ -79,9 +77,6 @@ fn impersonating(hash: &str) -> (Context, Arc<Mutex<Vec<Write>>>) {
     let mut context = context();
     context.client = server(&writes, hash);
     context.impersonation = Impersonation::new(context.client.clone(), Some("asya-system"));
-    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
-    let resource = ApiResource::from_gvk(&kind);
-    context.bindings.kinds.serve("apps", "Deployment", resource);
     (context, writes)
 }
 
@@ -89,12 +84,7 @@ fn impersonating(hash: &str) -> (Context, Arc<Mutex<Vec<Write>>>) {
 #[tokio::test]
 async fn targets_are_written_as_the_applier_of_their_namespace() {
     let (context, writes) = impersonating("");
-    let target = ObjectRef {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: Some("uid-of-web".to_owned()),
-    };
+    let target = serve_deployment(&context);
     let key = Key::new("ns", "a");
     let desired = foreign_fields::TargetAnnotations {
         roll_value: Some("v"),
@@ -168,6 +158,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
         .and_then(|it| it.injected_hash.clone());
     let inputs = TemplateParams::new(&observed, true);
     let (context, writes) = impersonating(&hash.unwrap());
+    serve_deployment(&context);
     let written = template::template(&context, observed.key(), TemplateStep::Apply, inputs);
     let written = written.await.unwrap();
     assert!(
