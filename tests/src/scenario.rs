@@ -279,13 +279,21 @@ impl Scenario {
     /// # Errors
     /// When the manifest is rejected; the error contains the API server's message.
     pub async fn apply(&self, manifest: &Value) -> Result<()> {
+        self.apply_all(std::slice::from_ref(manifest)).await
+    }
+
+    /// Runs `kubectl apply` once, with all these manifests.
+    ///
+    /// # Errors
+    /// When one is rejected; the error contains the API server's message.
+    pub async fn apply_all(&self, manifests: &[Value]) -> Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let file = self
             .cluster
             .folder()
             .join(format!("{}-{number}.json", self.namespace));
-        std::fs::write(&file, serde_json::to_vec(manifest)?)
+        std::fs::write(&file, documents(manifests))
             .context(format_args!("write {}", file.display()))?;
         self.kubectl(&["apply", "--filename", &file.display().to_string()])
             .await
@@ -372,6 +380,14 @@ impl Scenario {
             }
         }
     }
+}
+
+/// The text of a file with these manifests, one document each. To validate a List, kubectl downloads the `OpenAPI` v2
+/// document of the whole cluster, which a busy API server with large CRDs does not build before kubectl gives up.
+#[must_use]
+pub fn documents(manifests: &[Value]) -> String {
+    let texts: Vec<String> = manifests.iter().map(Value::to_string).collect();
+    texts.join("\n")
 }
 
 fn shared_cluster() -> Result<Cluster> {

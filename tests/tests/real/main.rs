@@ -65,8 +65,7 @@ fn message(id: &str, actor: &str, next: &str, payload: &Value) -> String {
 
 /// Applies actors and waits until they are Running.
 async fn run(scenario: &Scenario, actors: &[Value]) -> Result<()> {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": actors});
-    scenario.apply(&list).await?;
+    scenario.apply_all(actors).await?;
     for actor in actors {
         let name = actor["metadata"]["name"].as_str().unwrap_or_default();
         scenario.actor_status(name, "Running", SOON).await?;

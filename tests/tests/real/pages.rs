@@ -8,7 +8,7 @@ use asya_tests::operator::Operator;
 use asya_tests::process::{self, Spec};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::real::{ADDRESS, Page, REGISTRY};
-use asya_tests::scenario::Scenario;
+use asya_tests::scenario::{Scenario, documents};
 use asya_tests::{Error, Result};
 use serde_json::{Value, json};
 
@@ -126,22 +126,22 @@ async fn broker_service(cluster: &Cluster, namespace: &str) -> Result<()> {
     let service =
         ports.map(|(name, port, target)| json!({"name": name, "port": port, "targetPort": target}));
     let slice = ports.map(|(name, _, target)| json!({"name": name, "port": target}));
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {
+    let objects = [
+        json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "rabbitmq", "namespace": namespace},
             "spec": {"ports": service},
-        },
-        {
+        }),
+        json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {
                 "name": "rabbitmq", "namespace": namespace, "labels": {"kubernetes.io/service-name": "rabbitmq"},
             },
             "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": true}}],
             "ports": slice,
-        },
-    ]});
+        }),
+    ];
     let file = cluster.folder().join("broker.json");
-    std::fs::write(&file, list.to_string()).map_err(Error::other)?;
+    std::fs::write(&file, documents(&objects)).map_err(Error::other)?;
     let file = file.display().to_string();
     cluster
         .kubectl(&["apply", "--filename", &file])

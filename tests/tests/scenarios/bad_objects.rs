@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const GOOD: usize = 50;
@@ -192,7 +192,7 @@ async fn invalid_actors_report_why_and_valid_ones_still_run() {
         let mut bad = accepted_by_the_crd(scenario);
         let mut all: Vec<Value> = bad.iter().map(|bad| bad.actor.clone()).collect();
         all.extend(good.iter().map(|name| minimal_actor(name)));
-        apply_all(scenario, &all).await?;
+        scenario.apply_all(&all).await?;
         let applied = Instant::now();
         all_running(scenario, &good).await?;
         eprintln!(
@@ -218,7 +218,7 @@ async fn invalid_actors_report_why_and_valid_ones_still_run() {
             .iter()
             .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
             .unzip();
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         all_gone(scenario, &bad).await
     })
@@ -235,7 +235,7 @@ async fn running_actor_that_becomes_invalid_keeps_workload_and_queue() {
             .iter()
             .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
             .unzip();
-        apply_all(scenario, &good).await?;
+        scenario.apply_all(&good).await?;
         all_running(scenario, &names).await?;
         let workloads = async || -> Result<Vec<_>> {
             let all = scenario
@@ -257,7 +257,7 @@ async fn running_actor_that_becomes_invalid_keeps_workload_and_queue() {
         assert_eq!(before.len(), bad.len());
 
         let broken: Vec<Value> = bad.iter().map(|bad| bad.actor.clone()).collect();
-        apply_all(scenario, &broken).await?;
+        scenario.apply_all(&broken).await?;
         all_reported(scenario, &bad).await?;
         assert_eq!(workloads().await?, before, "a workload was touched");
         for name in &names {
@@ -265,7 +265,7 @@ async fn running_actor_that_becomes_invalid_keeps_workload_and_queue() {
             assert!(queue.is_some(), "the queue of {name} is gone");
         }
 
-        apply_all(scenario, &good).await?;
+        scenario.apply_all(&good).await?;
         all_running(scenario, &names).await?;
         assert_eq!(workloads().await?, before, "a workload was touched");
         Ok(())
@@ -356,7 +356,7 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
             .map(|bad| bad.actor.clone())
             .collect();
         all.extend(good.iter().map(|name| minimal_actor(name)));
-        apply_all(scenario, &all).await?;
+        scenario.apply_all(&all).await?;
 
         let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
         scenario
@@ -379,7 +379,7 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
             .iter()
             .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
             .unzip();
-        apply_all(scenario, &corrected).await?;
+        scenario.apply_all(&corrected).await?;
         all_running(scenario, &names).await?;
         instance.stop().await?;
         Ok(())

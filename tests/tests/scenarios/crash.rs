@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const RUNS: usize = 20;
 const ACTORS: usize = 3;
@@ -108,7 +108,7 @@ impl Crash<'_> {
             workload["template"]["spec"]["containers"][0]["image"] =
                 json!(format!("handler:{}", self.version));
         }
-        apply_all(self.scenario, &self.actors).await
+        self.scenario.apply_all(&self.actors).await
     }
 
     /// Whether the step has converged, with no duplicates and no leftovers.
@@ -309,7 +309,7 @@ async fn operator_resumes_when_the_api_server_returns() {
         let instance = operator.start("operator").await?;
         let names = ["before", "changed"].map(|name| scenario.name(name));
         let mut actors: Vec<Value> = names.iter().map(|name| minimal_actor(name)).collect();
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
 
         let server = "kube-apiserver";
@@ -325,7 +325,7 @@ async fn operator_resumes_when_the_api_server_returns() {
         let after = scenario.name("after");
         actors[1]["spec"]["workload"]["replicas"] = json!(2);
         actors.push(minimal_actor(&after));
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &[names.as_slice(), &[after]].concat()).await?;
         let workload = scenario.api::<Deployment>().get(&names[1]).await?;
         assert_eq!(workload.spec.and_then(|spec| spec.replicas), Some(2));

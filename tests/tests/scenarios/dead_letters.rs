@@ -7,7 +7,7 @@ use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ async fn only_an_empty_dead_letter_queue_is_deleted_with_its_actor() {
             "x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dlq,
         });
         rabbitmq.declare(&queues[3], arguments).await?;
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         scenario.event("DeliveryLimitInactive", SOON).await?;
         let about = scenario

@@ -151,8 +151,8 @@ async fn refused_workload_deletion_is_reported_and_retried() {
     Scenario::run("kept", async |scenario| {
         let name = running(scenario, "kept").await?;
         let (namespace, policy) = (scenario.namespace(), scenario.name("keep"));
-        let refuses = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {
+        let refuses = [
+            json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
                 "metadata": {"name": policy},
                 "spec": {
@@ -163,17 +163,14 @@ async fn refused_workload_deletion_is_reported_and_retried() {
                     },
                     "validations": [{"expression": "false", "message": "workloads are kept here"}],
                 },
-            },
-            {
+            }),
+            json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
                 "metadata": {"name": policy},
                 "spec": {"policyName": policy, "validationActions": ["Deny"]},
-            },
-        ]});
-        let file = scenario.cluster().folder().join(format!("{policy}.json"));
-        std::fs::write(&file, refuses.to_string()).expect("the cluster's folder is writable");
-        let file = file.display().to_string();
-        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+            }),
+        ];
+        scenario.apply_all(&refuses).await?;
         let deployments = scenario.api::<Deployment>();
         eventually("nobody may delete it", SOON, async || {
             let tried = deployments.delete(&name, &DeleteParams::default().dry_run()).await;
@@ -193,7 +190,8 @@ async fn refused_workload_deletion_is_reported_and_retried() {
             check(told && status["status"] == "Terminating", status)
         })
         .await?;
-        scenario.cluster().kubectl(&["delete", "-f", &file]).await?;
+        let kinds = "validatingadmissionpolicies,validatingadmissionpolicybindings";
+        scenario.kubectl(&["delete", kinds, &policy]).await?;
         eventually("it may be deleted", SOON, async || {
             let tried = deployments.delete(&name, &DeleteParams::default().dry_run()).await;
             check(tried.is_ok(), "nobody may delete it")

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::scaling::condition;
 use crate::steady::{Writes, besides_lists};
-use crate::{api, apply_all, minimal_actor, own_cluster};
+use crate::{api, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 /// KEDA processes a few `ScaledObject`s at a time, each with some ten writes.
@@ -146,7 +146,7 @@ async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
             actor
         };
         let actors: Vec<Value> = names.iter().map(scaled).collect();
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_are(scenario, "ScalingError", "KedaNotInstalled").await?;
 
         let mark = audit.mark().await?;

@@ -15,7 +15,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const FROZEN: Duration = Duration::from_secs(20);
@@ -148,7 +148,7 @@ async fn frozen_leader_writes_nothing_after_handover() {
     Scenario::run_on(Ok(cluster.clone()), "frozen", async |scenario| {
         let pair = Pair::start(cluster.clone()).await?;
         let (before, actors) = work(scenario, "before", 40);
-        let applying = apply_all(scenario, &actors);
+        let applying = scenario.apply_all(&actors);
         let freezing = async {
             begun(scenario, &before).await?;
             pair.first.pause();
@@ -159,7 +159,7 @@ async fn frozen_leader_writes_nothing_after_handover() {
         applied?;
         // Work that the frozen leader would pick up when it resumes.
         let (during, actors) = work(scenario, "during", 10);
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         let acquired = pair.leads(&pair.second).await?;
         all_running(scenario, &before).await?;
         all_running(scenario, &during).await?;
@@ -188,7 +188,7 @@ async fn stopped_leader_hands_over_at_once() {
     Scenario::run_on(Ok(cluster.clone()), "handover", async |scenario| {
         let pair = Pair::start(cluster.clone()).await?;
         let (names, actors) = work(scenario, "work", 40);
-        let applying = apply_all(scenario, &actors);
+        let applying = scenario.apply_all(&actors);
         let stopping = async {
             begun(scenario, &names).await?;
             let told = Instant::now();
@@ -229,13 +229,13 @@ async fn killed_leader_is_replaced_within_twelve_seconds() {
     Scenario::run_on(Ok(cluster.clone()), "killed", async |scenario| {
         let pair = Pair::start(cluster.clone()).await?;
         let (before, actors) = work(scenario, "before", 5);
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &before).await?;
 
         pair.first.kill().await;
         let killed = Timestamp::now();
         let (after, actors) = work(scenario, "after", 5);
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         let acquired = pair.leads(&pair.second).await?;
         all_running(scenario, &after).await?;
         let writes = pair.writes(&pair.second).await?;

@@ -88,13 +88,6 @@ fn minimal_actor(name: &str) -> Value {
     })
 }
 
-/// Applies actors in one call.
-async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
-    scenario
-        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": actors}))
-        .await
-}
-
 /// The API of the kind of `object` in the scenario's namespace.
 fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
     let text = |key: &str| object[key].as_str().unwrap_or_default();

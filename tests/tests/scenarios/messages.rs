@@ -13,7 +13,7 @@ use asya_tests::sqs::Sqs;
 use asya_tests::{Error, Result};
 use serde_json::json;
 
-use crate::{all_running, all_running_within, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, all_running_within, minimal_actor, own_cluster};
 
 /// Batches of messages, published before, during and after each disruption.
 const STEPS: usize = 5;
@@ -84,7 +84,7 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
         let names = ["rabbitmq", "sqs"].map(|name| scenario.name(name));
         let mut actors = names.clone().map(|name| minimal_actor(&name));
         actors[1]["spec"]["transport"] = json!("sqs");
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         let senders = Senders {
             rabbitmq: cluster.rabbitmq()?,
@@ -100,7 +100,7 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
                 actor["spec"]["workload"]["template"]["spec"]["containers"][0]["image"] =
                     json!("handler:2");
             }
-            apply_all(scenario, &actors).await?;
+            scenario.apply_all(&actors).await?;
             all_running(scenario, &names).await
         };
         tokio::try_join!(update, senders.publish(1))?;
@@ -127,7 +127,7 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
         for actor in &mut actors {
             actor["spec"]["timeout"] = json!({"processing": 20});
         }
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         senders.publish(4).await?;
         let sent = STEPS * PER_STEP;

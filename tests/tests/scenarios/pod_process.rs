@@ -7,7 +7,7 @@ use asya_tests::pod_process::{PodProcess, Surroundings};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use crate::{all_running, apply_all, minimal_actor};
+use crate::{all_running, minimal_actor};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ async fn a_message_passes_a_pods_containers_to_happy_end() {
         ]);
         let mut end = minimal_actor("happy-end");
         end["spec"]["workload"]["replicas"] = json!(0);
-        apply_all(scenario, &[actor, end]).await?;
+        scenario.apply_all(&[actor, end]).await?;
         all_running(scenario, &[name.clone(), "happy-end".to_owned()]).await?;
 
         let handlers = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods");

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::scaling::condition;
 use crate::steady::RECONCILES;
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const SCRIPT: &str = "print('another script')\n";
@@ -69,10 +69,10 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
             minimal_actor(&paused),
         ];
         let names = [always.clone(), once.clone(), paused.clone()];
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         actors[2] = annotated(&paused, json!({"asya.sh/paused": "true"}));
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         eventually("one is paused and one is done", SOON, async || {
             let done = scenario.actors().get(&once).await?;
             let halted = scenario.actors().get(&paused).await?;

@@ -15,7 +15,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::steady::Writes;
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 10;
@@ -66,7 +66,7 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
         let names = ["moved", "leaves"].map(|name| scenario.name(name));
         let queues = names.clone().map(|name| format!("asya-{name}"));
         let all = |transport: &str| names.clone().map(|name| on(transport, &name));
-        apply_all(scenario, &all("rabbitmq")).await?;
+        scenario.apply_all(&all("rabbitmq")).await?;
         all_running(scenario, &names).await?;
         for name in &names {
             for n in 0..MESSAGES {
@@ -75,7 +75,7 @@ async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
             }
         }
 
-        apply_all(scenario, &all("sqs")).await?;
+        scenario.apply_all(&all("sqs")).await?;
         all_running(scenario, &names).await?;
         for (name, queue) in names.iter().zip(&queues) {
             let listed = eventually("the former queue is listed", SOON, async || {
@@ -194,7 +194,7 @@ async fn retired_queue_of_an_unconfigured_transport_is_remembered() {
         let name = &names[0];
         let path = ["queues", host, &format!("asya-{name}")];
         let both = |moved: &str, renamed: &str| [on(moved, name), on(renamed, &names[1])];
-        apply_all(scenario, &both("former", "rabbitmq")).await?;
+        scenario.apply_all(&both("former", "rabbitmq")).await?;
         all_running(scenario, &names).await?;
         let message = json!({
             "properties": {}, "routing_key": name, "payload": "kept", "payload_encoding": "string",
@@ -205,7 +205,7 @@ async fn retired_queue_of_an_unconfigured_transport_is_remembered() {
             message,
         )
         .await?;
-        apply_all(scenario, &both("rabbitmq", "twin")).await?;
+        scenario.apply_all(&both("rabbitmq", "twin")).await?;
         all_running(scenario, &names).await?;
 
         first.stop().await?;

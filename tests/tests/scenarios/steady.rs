@@ -17,7 +17,7 @@ use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const ACTORS: usize = 100;
@@ -158,7 +158,7 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
             .collect();
         let actors: Vec<Value> = names.iter().map(|name| minimal_actor(name)).collect();
         let applied = Instant::now();
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         eprintln!(
             "{ACTORS} actors: Running after {:?}, kubectl's own time included",

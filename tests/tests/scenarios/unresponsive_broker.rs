@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{all_running, all_running_within, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, all_running_within, minimal_actor, own_cluster};
 
 const UNRESPONSIVE: usize = 50;
 const FINE: usize = 20;
@@ -51,7 +51,7 @@ fn actors(
 
 async fn create_and_await_running(scenario: &Scenario, stem: &str) -> Result<()> {
     let (names, actors) = actors(scenario, stem, FINE, "rabbitmq");
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     all_running(scenario, &names).await
 }
 
@@ -91,7 +91,7 @@ async fn unresponsive_broker_blocks_no_actor_on_another() {
             Operator::install(&cluster, json!({"transports": {"unresponsive": transport}})).await?;
         let _instance = operator.start("one").await?;
         let (_, waiting) = actors(scenario, "unresponsive", UNRESPONSIVE, "unresponsive");
-        apply_all(scenario, &waiting).await?;
+        scenario.apply_all(&waiting).await?;
         taken_up(scenario, "unresponsive", UNRESPONSIVE).await?;
         create_and_await_running(scenario, "fine").await?;
 
@@ -127,7 +127,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         let alone = exclusive().await;
         proxy.delay((1..=4).map(Duration::from_secs));
         let (names, slow) = actors(scenario, "late", SLOW, "late");
-        apply_all(scenario, &slow).await?;
+        scenario.apply_all(&slow).await?;
         taken_up(scenario, "late", SLOW).await?;
         let before = count(scenario, "late", "Running").await?;
         create_and_await_running(scenario, "fine").await?;

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::binding::{bound_actor, model};
 use crate::scaled_targets::all_kinds::{all, served};
 use crate::steady::{RECONCILES, Writes, besides_lists};
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 /// Names a folder with the programs of the other commit in `bin`, and its chart in `chart`.
 const FROM_VARIABLE: &str = "ASYA_UPGRADE_FROM";
@@ -96,7 +96,7 @@ async fn populate(scenario: &Scenario) -> Result<usize> {
     for actor in actors.iter_mut().step_by(2) {
         actor["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
     }
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     let mut bindings = Vec::new();
     for case in all()? {
         let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
@@ -111,7 +111,7 @@ async fn populate(scenario: &Scenario) -> Result<usize> {
     actor["spec"]["binding"] = json!({"strategy": "Template"});
     bindings.push((name, actor));
     let (bound, actors): (Vec<_>, Vec<_>) = bindings.into_iter().unzip();
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     all_running(scenario, &names).await?;
     eventually("all bindings have the sidecar", ROLLED, async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::{all_running, apply_all, minimal_actor};
+use crate::{all_running, minimal_actor};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -55,7 +55,7 @@ async fn rollout_restart_of_either_kind_completes_and_is_not_undone() {
         let (one, other) = (scenario.name("deployment"), scenario.name("statefulset"));
         let mut actors = [minimal_actor(&one), stateful(&other, 2)];
         actors[0]["spec"]["workload"]["replicas"] = json!(2);
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &[one.clone(), other.clone()]).await?;
         for (kind, name) in [("deployment", &one), ("statefulset", &other)] {
             let workload = format!("{kind}/{name}");

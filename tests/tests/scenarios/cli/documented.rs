@@ -9,7 +9,7 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::error::Error;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{default_values, merge, unvalidated};
-use asya_tests::scenario::Scenario;
+use asya_tests::scenario::{Scenario, documents};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -193,8 +193,7 @@ async fn kubectl(scenario: &Scenario, args: &[&str]) -> Result<String> {
 
 async fn kubectl_apply(scenario: &Scenario, folder: &Path, objects: &[Value]) -> Result<()> {
     let file = folder.join("objects.json");
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    std::fs::write(&file, list.to_string()).map_err(Error::other)?;
+    std::fs::write(&file, documents(objects)).map_err(Error::other)?;
     let file = file.display().to_string();
     let args = ["apply", "--filename", &file];
     kubectl(scenario, &args).await.map(drop)

@@ -260,8 +260,8 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
         let name = scenario.name("policy");
         target(scenario).await?;
         let (namespace, policy) = (scenario.namespace(), scenario.name("no-sidecars"));
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {
+        let objects = [
+            json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
                 "metadata": {"name": policy},
                 "spec": {
@@ -275,17 +275,14 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
                         "message": "no sidecars here",
                     }],
                 },
-            },
-            {
+            }),
+            json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
                 "metadata": {"name": policy},
                 "spec": {"policyName": policy, "validationActions": ["Deny"]},
-            },
-        ]});
-        let file = scenario.cluster().folder().join(format!("{policy}.json"));
-        std::fs::write(&file, objects.to_string()).map_err(Error::other)?;
-        let file = file.display().to_string();
-        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+            }),
+        ];
+        scenario.apply_all(&objects).await?;
         let bound = bound_actor(&name, "model");
         let manifest = written(scenario, &bound)?;
         eventually("the policy is in force", SOON, async || {
@@ -299,7 +296,8 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
         assert!(text.contains("no sidecars here"), "{text}");
         let standalone = preview(scenario, &minimal_actor(&name), 1).await?;
         assert_eq!(problems(&standalone), ["ASYA-RejectedByPolicy"], "{standalone:#}");
-        scenario.cluster().kubectl(&["delete", "-f", &file]).await?;
+        let kinds = "validatingadmissionpolicies,validatingadmissionpolicybindings";
+        scenario.kubectl(&["delete", kinds, &policy]).await?;
         Ok(())
     })
     .await;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::terminal::{fits, fits_at};
 use super::{Ended, SOON, asya, restricted};
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, minimal_actor, own_cluster};
 
 /// Runs the program, which must end with this code.
 async fn ends(scenario: &Scenario, code: i32, args: &[&str]) -> Result<Ended> {
@@ -61,7 +61,7 @@ async fn messages_are_sent_looked_at_and_moved_without_loss() {
         for (actor, transport) in actors.iter_mut().zip(transports) {
             actor["spec"]["transport"] = json!(transport);
         }
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         all_running(scenario, &names).await?;
         let rabbitmq = cluster.rabbitmq()?;
         let [on_rabbitmq, on_shared, on_own] = &names;

@@ -7,7 +7,7 @@ use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::scenario::Scenario;
 
 use super::{MINUTE, asya};
-use crate::{apply_all, minimal_actor};
+use crate::minimal_actor;
 
 /// What a command reads, by path and query, and how often.
 async fn reads(scenario: &Scenario, args: &[&str]) -> Result<BTreeMap<String, usize>> {
@@ -24,7 +24,9 @@ async fn reads(scenario: &Scenario, args: &[&str]) -> Result<BTreeMap<String, us
 async fn status_lists_each_kind_once_however_many_actors_there_are() {
     Scenario::run("cli-requests", async |scenario| {
         let names = ["one", "two", "three"].map(|it| scenario.name(it));
-        apply_all(scenario, &names.each_ref().map(|it| minimal_actor(it))).await?;
+        scenario
+            .apply_all(&names.each_ref().map(|it| minimal_actor(it)))
+            .await?;
         for name in &names {
             scenario.actor_status(name, "Running", MINUTE).await?;
         }

@@ -26,8 +26,8 @@ use crate::binding::{condition, status_is};
 const ROUNDS: usize = 200;
 /// How often a pod is replaced meanwhile.
 const REPLACED: usize = 4;
-/// Five attempts, and the backoff between them.
-pub(super) const GIVEN_UP: Duration = Duration::from_mins(2);
+/// Five attempts, the backoff between them, and on a busy machine another backoff after each that the owner overtakes.
+pub(super) const GIVEN_UP: Duration = Duration::from_mins(4);
 
 /// A target with an owner, and an actor that binds it.
 struct Stage<'a> {

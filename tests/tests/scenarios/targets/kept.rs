@@ -21,7 +21,6 @@ use asya_tests::scenario::Scenario;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::apply_all;
 use crate::binding::{bound_actor, condition, model};
 
 /// Allows for all targets at once.
@@ -136,7 +135,7 @@ async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
         pods.insert(scenario.name(target), *count);
         actors.push(actor);
     }
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     eventually("all are bound and know their pods", SOON, async || {
         let found = scenario.actors().list(&<_>::default()).await?;
         let waiting = found.iter().filter(|actor| {

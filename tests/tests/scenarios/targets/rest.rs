@@ -15,8 +15,8 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
+use crate::own_cluster;
 use crate::steady::{RECONCILES, Writes};
-use crate::{apply_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(2);
 /// Bindings in each state.
@@ -119,7 +119,7 @@ async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
         }
         all_have_pods(scenario).await?;
     }
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     Ok(names)
 }
 
@@ -147,7 +147,7 @@ async fn set_by_others(scenario: &Scenario) -> Result<()> {
         .iter()
         .map(|(name, target)| bound_actor(name, target))
         .collect();
-    apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     let names: Vec<_> = second.into_iter().map(|(name, _)| name).collect();
     all_reported(scenario, &names, ("TargetResolved", "AlreadyBound")).await?;
 

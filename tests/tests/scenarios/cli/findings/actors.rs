@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{checked, is_found};
 use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
 use crate::cli::MINUTE;
-use crate::{apply_all, minimal_actor};
+use crate::minimal_actor;
 
 /// A problem of an actor: base of its name, what causes it, and what `check` finds.
 struct Problem {
@@ -145,7 +145,7 @@ async fn bindings(scenario: &Scenario) -> Result<()> {
     let mut later = bound_actor(&scenario.name("later"), "before");
     later["spec"]["binding"] = json!({"rollout": "OnRestart"});
     let held = bound_actor(&scenario.name("held"), "held");
-    apply_all(scenario, &[later, held]).await?;
+    scenario.apply_all(&[later, held]).await?;
     let first = scenario.name("later");
     status_is(scenario, &first, "it is bound", MINUTE, |status| {
         condition(status, "TargetResolved").1 == "Resolved"
@@ -223,14 +223,14 @@ async fn are_found(scenario: &Scenario, findings: &[(&str, &str, &str)]) -> Resu
 #[tokio::test]
 async fn check_finds_each_problem_of_an_actor() {
     Scenario::run("cli-actor-problems", async |scenario| {
-        apply_all(scenario, &of_others(scenario)?).await?;
+        scenario.apply_all(&of_others(scenario)?).await?;
         let actors = PROBLEMS.iter().map(|problem| {
             let mut actor = minimal_actor(&scenario.name(problem.name));
             (problem.cause)(&mut actor);
             actor
         });
         let actors: Vec<_> = actors.collect();
-        apply_all(scenario, &actors).await?;
+        scenario.apply_all(&actors).await?;
         bindings(scenario).await?;
         let mut findings: Vec<_> = PROBLEMS.iter().map(|it| (it.name, it.id, it.fix)).collect();
         findings.extend([

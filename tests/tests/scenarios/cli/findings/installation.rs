@@ -233,7 +233,9 @@ async fn old_certificates_are_found(scenario: &Scenario) -> Result<()> {
 /// An actor that no operator has acted on, and one whose status a newer operator has written.
 async fn actors_without_a_leader_are_found(scenario: &Scenario) -> Result<()> {
     let (new, strange) = (scenario.name("new"), scenario.name("strange"));
-    crate::apply_all(scenario, &[minimal_actor(&new), minimal_actor(&strange)]).await?;
+    scenario
+        .apply_all(&[minimal_actor(&new), minimal_actor(&strange)])
+        .await?;
     let condition = json!({
         "type": "TransportReady", "status": "False", "reason": "OfTomorrow", "message": "moved",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -278,7 +280,7 @@ async fn brokers_are_found(scenario: &Scenario) -> Result<()> {
         actor["spec"]["transport"] = json!(transport);
         actors.push(actor);
     }
-    crate::apply_all(scenario, &actors).await?;
+    scenario.apply_all(&actors).await?;
     let subject = |base: &str| {
         let namespace = scenario.namespace();
         format!("actor {namespace}/{}", scenario.name(base))

@@ -18,9 +18,6 @@ use crate::binding::{condition, status_is};
 use crate::owners::SOON;
 use crate::targets::systems::bind_as;
 
-/// Five attempts, each with two rollouts by `KServe`.
-const GIVEN_UP_BY_KSERVE: Duration = Duration::from_mins(4);
-
 /// Removes the autoscaler class from all services, and sets an annotation of its own on them.
 struct ClassRemover;
 
@@ -77,7 +74,7 @@ async fn removed_autoscaler_class_is_written_five_times() {
         let lost = conflict(&status);
         assert_eq!(lost["part"], "Autoscaler", "{status}");
         let what = "no further try is made";
-        let status = status_is(scenario, &name, what, GIVEN_UP_BY_KSERVE, |status| {
+        let status = status_is(scenario, &name, what, GIVEN_UP, |status| {
             status["conflicts"][0]["state"] == "Stopped"
                 && condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
         })
