@@ -218,8 +218,8 @@ pub enum SharedConfigMapAction {
 /// Plans the next steps of the deletion (FIN-2).
 pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let keda = &observed.scaling;
-    let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     let workloads = our_workloads(observed);
+    let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     if !observed.actor.has_finalizer(FINALIZER) {
         return DeletionSteps {
             scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
@@ -243,22 +243,22 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
     let time_left = removal
         .deadline
         .map(|deadline| deadline.duration_since(now));
+    let scale_up = scale_up_after_unbinding(observed);
     // Remove the autoscaler first, so that messages of a terminating pod do not scale the target up.
     let unbind = if removal.completed {
-        plan_unbind(observed, now)
+        plan_unbind(observed, scale_up.is_some(), now)
     } else {
         UnbindStep::Done
     };
     let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
         wait if !removal.completed => (Vec::new(), NextPhase::Wait(wait)),
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
-        _ => after_scaling_removed(observed, workloads, now),
+        _ => after_unbinding(observed, workloads, now),
     };
     let is_final = matches!(next, NextPhase::FinalStep { .. });
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
-        scale_from_zero: scale_up_after_unbinding(observed)
-            .filter(|_| removal.completed && unbind == UnbindStep::Done),
+        scale_from_zero: scale_up.filter(|_| removal.completed && unbind == UnbindStep::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
@@ -277,7 +277,7 @@ fn scale_up_after_unbinding(observed: &Observed) -> Option<ScaleFromZero> {
 }
 
 /// Plans the removal of the sidecars, which comes before the deletion of the queue (BIND-43).
-fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
+fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindStep {
     let Some(binding) = &observed.binding else {
         return UnbindStep::Done;
     };
@@ -303,7 +303,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
         skip: unbinding.skip,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,
-        scaled_to_zero: unbinding.scaled_to_zero && scale_up_after_unbinding(observed).is_some(),
+        scaled_to_zero: unbinding.scaled_to_zero && scales_up,
         availability: unbinding.availability.as_ref(),
         previous_pods,
         since: acted_at.or(deleted_at),
@@ -319,8 +319,9 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> UnbindStep {
     })
 }
 
-/// After KEDA has stopped scaling the workload: delete it, then wait for its pods, then delete the queue.
-fn after_scaling_removed(
+/// Once nothing scales the workload and no pod of others has the sidecar: delete the workload, then wait for its pods,
+/// then delete the queue.
+fn after_unbinding(
     observed: &Observed,
     workloads: Vec<Arc<WorkloadRecord>>,
     now: Timestamp,

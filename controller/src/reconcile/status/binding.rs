@@ -26,7 +26,7 @@ use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::{remembered_reference, set_scaling};
+use super::scaling::set_scaling;
 use super::transport::TransportSummary;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
@@ -55,6 +55,7 @@ pub(super) fn binding_report(
     let workload_fault = transport.spec_fault.or(outcome.fault.as_ref());
     let desired_by_target = target.and_then(|target| target.ok()?.replicas);
     let since = bound_since(observed, binding, outcome, now);
+    let may_get_to_zero = may_get_to_zero(observed);
     let pods = count_pods(observed, binding, since.as_ref(), desired_by_target, now);
     let counts = pods.as_ref().map(|it| &it.counts);
     let injection = injection_status(observed, binding, outcome, counts, since.as_ref(), now);
@@ -63,7 +64,6 @@ pub(super) fn binding_report(
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
     let may_be_at_zero = target.is_none_or(|it| it.map_or(true, |it| it.replicas == Some(0)));
-    let may_get_to_zero = may_get_to_zero(observed);
     if observed.scaling.scaled_object.ours().is_some()
         || outcome.awaits_scale_up
         || may_be_at_zero
@@ -72,7 +72,7 @@ pub(super) fn binding_report(
         // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
         // (SO-6), also if KEDA has been removed since.
         let reference = status.scaled_object_ref.take();
-        status.scaled_object_ref = reference.or_else(|| remembered_reference(observed));
+        status.scaled_object_ref = reference.or(scaling.remembered_reference);
     }
     set_target(status, observed, binding, pods.as_ref());
     let decision = state::decide(&BindingStateInputs {

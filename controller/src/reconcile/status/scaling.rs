@@ -21,6 +21,8 @@ pub(super) struct ScalingSummary<'a> {
     pub(super) ready: Option<ScalingReady>,
     /// When to requeue because of scaling.
     pub(super) requeue: Requeue,
+    /// What says that the queue has scaled the target, also if it no longer does.
+    pub(super) remembered_reference: Option<ObjectReference>,
 }
 
 /// Writes the scaling fields into `status`, which has the queue already. The HPA may decide the `desired` number of
@@ -35,6 +37,7 @@ pub(super) fn set_scaling<'a>(
     // The queue's URL has just changed in the status, so the next reconcile can configure KEDA.
     let url_changed = url(&observed.previous) != url(status);
     set_fields(status, observed, outcome);
+    let remembered_reference = remembered_reference(observed);
     let scaling = outcome.scaling.as_deref();
     let scaled_object = scaling.and_then(|it| it.scaled_object.as_deref());
     let hpas = &observed.scaling.hpas;
@@ -59,6 +62,7 @@ pub(super) fn set_scaling<'a>(
         hpa,
         requeue: requeue(outcome, ready.as_ref(), url_changed, now),
         ready,
+        remembered_reference,
     }
 }
 
