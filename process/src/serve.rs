@@ -237,6 +237,10 @@ impl<T: Transport> Shared<T> {
             return refused(connection.activity.peer);
         }
         let activity = connection.activity.clone();
+        if accepted.is_http2 {
+            // Its bytes are not tracked, and its memory is not worth keeping as a spare.
+            activity.bytes_received(Instant::now());
+        }
         let stream = TrackedStream {
             stream: accepted.stream,
             activity: (!accepted.is_http2).then(|| activity.clone()),

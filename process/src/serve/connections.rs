@@ -14,9 +14,7 @@ use crate::fair::{self, Share};
 
 /// From this age on, a connection without a successful request counts as silent, and is evicted first.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// Deadline from accepting a connection to the response to its first request.
-const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Deadline from the first to the last byte of a later request's head.
+/// Deadline from the first to the last byte of a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Eviction ranks: the lowest is evicted first.
@@ -55,8 +53,6 @@ struct Entry {
     head: Option<Instant>,
     weight: usize,
     requests: usize,
-    /// Whether a request has been completed, with any status.
-    answered: bool,
     /// Whether a request has succeeded.
     has_succeeded: bool,
     authenticated: bool,
@@ -120,7 +116,6 @@ impl Connections {
             head: None,
             weight: 1,
             requests: 0,
-            answered: false,
             has_succeeded: false,
             authenticated: false,
             close: close.clone(),
@@ -200,11 +195,8 @@ impl Entry {
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
-        let first = !self.answered && now.duration_since(self.accepted) >= FIRST_RESPONSE_TIMEOUT;
-        let head = self
-            .head
-            .is_some_and(|since| now.duration_since(since) >= HEAD_TIMEOUT);
-        first || head
+        self.head
+            .is_some_and(|since| now.duration_since(since) >= HEAD_TIMEOUT)
     }
 }
 
@@ -253,7 +245,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Records that bytes of a request arrived.
+    /// Records that bytes of a request arrived. Until then a connection may wait: API servers keep spare ones, and lose a
+    /// review on one that is closed when they first use it.
     pub(super) fn bytes_received(&self, now: Instant) {
         self.change(|entry| {
             if entry.requests == 0 {
@@ -299,7 +292,6 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.activity.change(|entry| {
             entry.requests = entry.requests.saturating_sub(1);
-            entry.answered = true;
             entry.since = Instant::now();
         });
     }

@@ -41,21 +41,70 @@ async fn silent_clients_do_not_block_the_kubelet() {
     assert!(send_request(&mut probe).await.starts_with("HTTP/1.1 200"));
 }
 
+/// ADM-21: an API server that dials a connection, and meanwhile gets another one, keeps it for a later review.
+#[tokio::test(start_paused = true)]
+async fn connection_that_was_never_used_serves_a_request_until_the_client_would_have_closed_it() {
+    let (address, _stop) = start().await;
+    let mut spare = TcpStream::connect(address).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert!(send_request(&mut spare).await.starts_with("HTTP/1.1 200"));
+
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let started = Instant::now();
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    assert!((119..=121).contains(&started.elapsed().as_secs()));
+}
+
 /// ADM-21
 #[tokio::test(start_paused = true)]
-async fn silent_clients_and_incomplete_requests_time_out() {
+async fn incomplete_requests_time_out() {
     let (address, _stop) = start().await;
-    let started = Instant::now();
-    let mut silent = TcpStream::connect(address).await.unwrap();
-    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
-    assert!((10..=11).contains(&started.elapsed().as_secs()));
+    for is_first in [true, false] {
+        let mut half = TcpStream::connect(address).await.unwrap();
+        if !is_first {
+            assert!(send_request(&mut half).await.starts_with("HTTP/1.1 200"));
+        }
+        half.write_all(b"GET / HT").await.unwrap();
+        let started = Instant::now();
+        assert_eq!(half.read(&mut [0]).await.unwrap(), 0);
+        assert!((5..=6).contains(&started.elapsed().as_secs()));
+    }
+}
 
-    let mut half = TcpStream::connect(address).await.unwrap();
-    assert!(send_request(&mut half).await.starts_with("HTTP/1.1 200"));
+/// Takes every connection for HTTP/2.
+struct Http2;
+
+impl Transport for Http2 {
+    type Stream = TcpStream;
+
+    async fn accept(&self, stream: TcpStream) -> io::Result<Accepted<TcpStream>> {
+        Ok(Accepted {
+            stream,
+            is_http2: true,
+            is_authenticated: false,
+        })
+    }
+}
+
+/// ADM-21
+#[tokio::test(start_paused = true)]
+async fn http2_connection_without_a_request_times_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Connections::new(2 * HTTP2_WEIGHT);
+    tokio::spawn(serve(
+        listener,
+        Http2,
+        Router::new(),
+        connections.clone(),
+        CancellationToken::new(),
+        Duration::ZERO,
+    ));
+    let mut silent = TcpStream::connect(address).await.unwrap();
     let started = Instant::now();
-    half.write_all(b"GET / HT").await.unwrap();
-    assert_eq!(half.read(&mut [0]).await.unwrap(), 0);
+    silent.read_to_end(&mut Vec::new()).await.unwrap();
     assert!((5..=6).contains(&started.elapsed().as_secs()));
+    assert_eq!(connections.count().overdue, 1);
 }
 
 /// ADM-21

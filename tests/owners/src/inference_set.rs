@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kaito::WORKSPACE;
+use super::kaito::{CREATED_BY, WORKSPACE};
 use super::recording_client::name;
 use super::workload::{controlled_by, is_of};
 use super::{Kind, Reconciler, RecordingClient};
@@ -10,8 +10,6 @@ use crate::error::Result;
 
 /// The kind that it reconciles.
 pub const INFERENCE_SET: Kind = Kind::new("kaito.sh", "v1beta1", "InferenceSet", "inferencesets");
-/// On a Workspace and its pods: the `InferenceSet` that created it.
-pub const CREATED_BY: &str = "inferenceset.kaito.sh/created-by";
 
 /// KAITO's `InferenceSet` controller. Their Workspaces are reconciled by [`Kaito`](super::kaito::Kaito).
 pub struct InferenceSets;

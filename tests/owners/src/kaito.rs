@@ -5,7 +5,6 @@
 
 use serde_json::{Value, json};
 
-use super::inference_set::CREATED_BY;
 use super::recording_client::name;
 use super::workload::{annotation, controlled_by, hash, label};
 use super::{Kind, Reconciler, RecordingClient};
@@ -17,6 +16,8 @@ pub const WORKSPACE: Kind = Kind::new("kaito.sh", "v1beta1", "Workspace", "works
 pub const REVISION: &str = "workspace.kaito.io/revision";
 /// On a Workspace: the requested base image of its pods.
 pub const UPGRADE: &str = "kaito.sh/upgrade-to-version";
+/// On a Workspace and its pods: the `InferenceSet` that created it.
+pub const CREATED_BY: &str = "inferenceset.kaito.sh/created-by";
 /// On the `StatefulSet`: the base image of its pods.
 const BASE_IMAGE: &str = "kaito.sh/base-image-version";
 

@@ -5,10 +5,13 @@ use serde_json::{Map, Value, json};
 
 use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, location};
 use crate::process::Process;
-use crate::world::{BROKERS, OPERATOR_NAMESPACE};
 
 /// Name of the release, with which the names of its objects begin.
 pub const RELEASE: &str = "asya";
+/// The operator's namespace.
+pub const OPERATOR_NAMESPACE: &str = "asya-system";
+/// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
+pub const BROKERS: [&str; 2] = ["east", "west"];
 const SERVICE: &str = "asya-webhook";
 
 fn transports() -> Value {

@@ -13,7 +13,8 @@ use crate::convergence;
 use crate::faults::{Fault, Faults};
 use crate::randomness::Seed;
 use crate::replicas::Replicas;
-use crate::schedule::{Action, MAX_CLOCK_SKEW, Schedule};
+use crate::schedule::action::Action;
+use crate::schedule::{MAX_CLOCK_SKEW, Schedule};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::World;
 

@@ -137,27 +137,32 @@ async fn heavier_connection_evicts_others_but_not_itself() {
 
 /// ADM-21
 #[tokio::test(start_paused = true)]
-async fn connections_with_overdue_requests_are_closed() {
+async fn only_connections_with_overdue_requests_are_closed() {
     let connections = Connections::new(9);
     let admit = || connections.admit(peer(1), Instant::now()).unwrap();
-    let (silent, idle, slow) = (admit(), admit(), admit());
+    let (spare, first, idle, slow) = (admit(), admit(), admit(), admit());
     complete_request(&idle, false);
     complete_request(&slow, true);
-    slow.activity.bytes_received(Instant::now());
+    let open = || {
+        connections.close_overdue(Instant::now());
+        [&spare, &first, &idle, &slow].map(is_open)
+    };
+    for late in [&first, &slow] {
+        late.activity.bytes_received(Instant::now());
+    }
     tokio::time::advance(4 * SECOND).await;
-    slow.activity.bytes_received(Instant::now());
-    connections.close_overdue(Instant::now());
-    assert_eq!([&silent, &idle, &slow].map(is_open), [true; 3]);
+    for late in [&first, &slow] {
+        late.activity.bytes_received(Instant::now());
+    }
+    assert_eq!(open(), [true; 4]);
     tokio::time::advance(SECOND).await;
-    connections.close_overdue(Instant::now());
-    assert_eq!([&silent, &idle, &slow].map(is_open), [true, true, false]);
-    tokio::time::advance(5 * SECOND).await;
-    connections.close_overdue(Instant::now());
-    assert_eq!([&silent, &idle, &slow].map(is_open), [false, true, false]);
+    assert_eq!(open(), [true, false, true, false]);
+    tokio::time::advance(100 * SECOND).await;
+    assert_eq!(open(), [true, false, true, false]);
     assert_eq!(
         connections.count(),
         Count {
-            open: 1,
+            open: 2,
             evicted: 0,
             refused: 0,
             overdue: 2

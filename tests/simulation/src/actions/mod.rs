@@ -7,13 +7,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::api_server::deletion::Deletion;
+use crate::api_server::id::Id;
 use crate::api_server::managed::merge_patch;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::{Deletion, Id, Store};
+use crate::api_server::store::Store;
 use crate::clock;
 use crate::convergence;
 use crate::replicas::Replicas;
-use crate::schedule::{Action, Actor};
+use crate::schedule::action::{Action, Actor};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, rivals, writer};
@@ -176,7 +178,7 @@ fn id(resource: &'static Resource, actor: &Actor) -> Id {
 /// The workload of an actor, its own or its target, if both exist.
 fn workload_of(store: &Store, actor: &Actor) -> Option<Id> {
     let actor = store.get(&id(&resources::ACTORS, actor))?;
-    let workload = convergence::workload_of(&actor);
+    let workload = convergence::scaling::workload_of(&actor);
     store.get(&workload).map(|_| workload)
 }
 

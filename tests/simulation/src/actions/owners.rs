@@ -4,9 +4,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::actions::update;
+use crate::api_server::deletion::Deletion;
+use crate::api_server::id::Id;
 use crate::api_server::resources;
-use crate::api_server::store::{Deletion, Id};
-use crate::schedule::{Action, Actor};
+use crate::schedule::action::{Action, Actor};
 use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, writer};

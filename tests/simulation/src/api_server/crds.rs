@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::deletion::Deletion;
+use super::deletion::finalizers;
+use super::id::Id;
 use super::managed::Writer;
 use super::object::Object;
 use super::resources::{self, Resource};
-use super::store::{Deletion, Id, Store};
-use super::strategy::finalizers;
+use super::store::Store;
 
 /// The resources that are served only while their CRD exists.
 static DEFINED: [&Resource; 5] = [

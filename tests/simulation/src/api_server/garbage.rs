@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::deletion::Deletion;
+use super::deletion::{FOREGROUND, ORPHAN, finalizers};
+use super::id::Id;
 use super::managed::Writer;
 use super::object::Object;
-use super::store::{Deletion, Id, Store, owners};
-use super::strategy::{FOREGROUND, ORPHAN, finalizers};
+use super::store::{Store, owners};
 
 impl Store {
     /// Deletes an object all of whose owners are gone, or does what the deletion of one asks for. Returns whether there

@@ -2,9 +2,11 @@
 
 pub mod answer;
 pub mod crds;
+pub mod deletion;
 pub mod discovery;
 pub mod fields;
 mod garbage;
+pub mod id;
 pub mod managed;
 pub mod object;
 pub mod request;
@@ -26,13 +28,14 @@ use serde_json::{Value, json};
 
 use answer::Answer;
 use crds::Serving;
+use id::Id;
 use object::{Form, Object};
 use request::Verb;
 use resources::Resource;
 use schema::Schema;
 use selector::Filter;
 use status::Failure;
-use store::{Id, Store, Written};
+use store::{Store, Written};
 
 /// An API server.
 #[derive(Default)]

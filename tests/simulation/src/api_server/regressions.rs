@@ -4,12 +4,13 @@
 use serde_json::{Value, json};
 
 use super::ApiServer;
+use super::deletion::Deletion;
+use super::id::Id;
 use super::managed::Writer;
 use super::request::Verb;
 use super::resources::{self, Resource};
 use super::selector::{Filter, Selector};
 use super::status::Failure;
-use super::store::{Deletion, Id};
 use super::tests::{server, writer};
 use super::watch::Watch;
 

@@ -6,11 +6,12 @@ use http::Method;
 use http::request::Parts;
 use serde_json::Value;
 
+use super::deletion::Deletion;
+use super::id::Id;
 use super::managed::Writer;
 use super::resources::{self, Resource};
 use super::selector::{Filter, Selector};
 use super::status::Failure;
-use super::store::{Deletion, Id};
 
 /// A request for one resource.
 #[derive(Clone, Debug)]

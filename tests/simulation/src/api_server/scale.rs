@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::id::Id;
 use super::managed::Writer;
 use super::status::Failure;
-use super::store::{Id, Store};
+use super::store::Store;
 
 /// The scale of an object.
 ///

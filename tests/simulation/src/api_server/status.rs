@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::id::Id;
 use super::resources::Resource;
-use super::store::Id;
 
 /// An error of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]

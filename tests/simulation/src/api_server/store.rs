@@ -6,45 +6,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use super::deletion::{Deletion, finalizers, finalizers_for};
+use super::id::Id;
 use super::managed::{self, Writer, equal_without_fields};
 use super::object::Object;
 use super::resources::{self, Resource};
 use super::schema::{self, Schema};
 use super::status::Failure;
 use super::strategy::{
-    bump_generation, check_metadata, check_preconditions, check_version, fill_in, finalizers,
-    finalizers_for, keep_system_fields, prepare, restrict,
+    bump_generation, check_metadata, check_preconditions, check_version, fill_in,
+    keep_system_fields, prepare, restrict,
 };
 use crate::clock;
-
-/// An object's resource, namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Id {
-    /// Its resource.
-    pub resource: &'static Resource,
-    /// Its namespace; empty if cluster-scoped.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl Id {
-    /// The object of a resource with this namespace and name.
-    #[must_use]
-    pub fn new(resource: &'static Resource, namespace: &str, name: &str) -> Self {
-        Self {
-            resource,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-}
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}/{}", self.resource.kind, self.namespace, self.name)
-    }
-}
 
 /// A change of an object.
 #[derive(Clone, Debug)]
@@ -59,17 +32,6 @@ pub struct Change {
     pub after: Arc<Object>,
     /// Whether it was deleted.
     pub deleted: bool,
-}
-
-/// Options of a deletion.
-#[derive(Clone, Debug, Default)]
-pub struct Deletion {
-    /// The object must have this uid.
-    pub uid: Option<String>,
-    /// The object must have this version.
-    pub version: Option<String>,
-    /// What becomes of dependents: `Orphan`, `Foreground` or `Background`.
-    pub propagation: Option<String>,
 }
 
 /// What a write produced.

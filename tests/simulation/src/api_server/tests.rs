@@ -1,11 +1,12 @@
 use serde_json::{Value, json};
 
 use super::ApiServer;
+use super::deletion::Deletion;
+use super::id::Id;
 use super::managed::Writer;
 use super::request::Verb;
 use super::resources;
 use super::status::Failure;
-use super::store::{Deletion, Id};
 
 pub(super) fn writer(manager: &str) -> Writer {
     Writer {

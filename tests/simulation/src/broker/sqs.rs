@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::ACCESS_KEY;
-
 /// Its transports: two regions of one account, by their names, and the first region of another account. Only the queues
 /// of the second one have dead letter queues.
 pub const TRANSPORTS: [&str; 3] = ["eu-north-1", "eu-south-1", "eu-north-1-other"];
+
+/// An access key for SQS, and the Secret that holds it.
+pub const ACCESS_KEY: &str = "aws";
 
 /// What the names of transports of the other account end with, and of the Secret with its access key.
 pub const OTHER_ACCOUNT: &str = "-other";

@@ -20,12 +20,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
 
 use crate::api_server::answer::Answer;
+use crate::api_server::id::Id;
 use crate::api_server::managed::Writer;
 use crate::api_server::object::encode;
 use crate::api_server::request::{Request, Verb};
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
-use crate::api_server::store::Id;
 use crate::api_server::watch::{self, Watch};
 use crate::faults::Fault;
 use crate::process::Process;

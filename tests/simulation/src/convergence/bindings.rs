@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store, owners};
+use crate::api_server::store::{Store, owners};
 use crate::convergence::owners::{self, QueueScaling};
-use crate::convergence::{Problem, scaling_faults};
+use crate::convergence::problem::Problem;
+use crate::convergence::scaling::scaling_faults;
 use crate::world::World;
 use crate::world::owners::kind::is_bindable;
 use crate::world::pods::queue_of;

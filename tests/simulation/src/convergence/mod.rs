@@ -2,53 +2,26 @@
 
 pub mod bindings;
 pub mod owners;
+pub mod problem;
+pub mod scaling;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use self::bindings::{BindingExpectations, left_in_targets};
+use self::problem::Problem;
+use self::scaling::{scaling_faults, workload_of};
 use crate::api_server::crds::Serving;
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::Store;
 use crate::broker::Broker;
 use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
-use crate::world::{keda, pods, rivals};
-
-/// Something that is not as it should be. It is looked for every second, and shown only if it is still there at the
-/// end.
-pub struct Problem {
-    what: String,
-    object: Option<Arc<Object>>,
-}
-
-impl Problem {
-    /// A problem of this object.
-    #[must_use]
-    pub fn of(what: String, object: &Arc<Object>) -> Self {
-        let object = Some(Arc::clone(object));
-        Self { what, object }
-    }
-}
-
-impl From<String> for Problem {
-    fn from(what: String) -> Self {
-        Self { what, object: None }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.object {
-            Some(object) => write!(f, "{}: {object}", self.what),
-            None => f.write_str(&self.what),
-        }
-    }
-}
+use crate::world::{pods, rivals};
 
 /// What is not as the specs of all actors ask for.
 #[must_use]
@@ -139,38 +112,6 @@ pub fn left_behind(world: &World) -> Vec<Problem> {
         left.extend(names.map(|name| format!("queue {name} is left at {host}").into()));
     }
     left
-}
-
-/// The workload that an actor has or binds to, whether it exists or not.
-#[must_use]
-pub fn workload_of(actor: &Value) -> Id {
-    let (metadata, spec) = (&actor["metadata"], &actor["spec"]);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, name) = match &spec["workloadRef"] {
-        Value::Object(target) => (&target["kind"], &target["name"]),
-        _ => (&spec["workload"]["kind"], &metadata["name"]),
-    };
-    let resource = match kind.as_str() {
-        Some("StatefulSet") => &resources::STATEFUL_SETS,
-        _ => &resources::DEPLOYMENTS,
-    };
-    Id::new(resource, &text(&metadata["namespace"]), &text(name))
-}
-
-/// The reasons for which `ScalingReady` must be false.
-#[must_use]
-pub fn scaling_faults(store: &Store, actor: &Value) -> Vec<&'static str> {
-    let spec = &actor["spec"];
-    let scales = spec["scaling"]["enabled"] == true;
-    let sets_replicas = !spec["workload"]["replicas"].is_null();
-    let lacks_keda = scales && !keda::is_installed(store);
-    let has_rival = (scales || sets_replicas) && rivals::exists(store, &workload_of(actor));
-    let faults = [
-        (lacks_keda, "KedaNotInstalled"),
-        (has_rival, "RivalAutoscaler"),
-    ];
-    let faults = faults.into_iter().filter(|(is_there, _)| *is_there);
-    faults.map(|(_, reason)| reason).collect()
 }
 
 fn queue(id: &Id) -> String {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use asya_owners::kserve::{AUTOSCALER_CLASS, STOP};
 use serde_json::Value;
 
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store, owners};
+use crate::api_server::store::{Store, owners};
 use crate::world::owners::kind::{REPLACED, owner_of_kind};
 
 /// What makes the pods of a target: its workload, or itself. `None` if it does not exist.

@@ -3,10 +3,11 @@
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use crate::installation::BROKERS;
 use crate::randomness::{delay, pick};
-use crate::schedule::{Action, Actor};
+use crate::schedule::action::{Action, Actor};
+use crate::world::NAMESPACES;
 use crate::world::targets::{TargetKind, target_name};
-use crate::world::{BROKERS, NAMESPACES};
 
 /// The bindings of a run, each with the kind of its target.
 pub struct Bindings(Vec<(Actor, TargetKind)>);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use crate::installation::BROKERS;
 use crate::randomness::{delay, pick};
+use crate::schedule::action::{Action, Actor};
 use crate::schedule::bindings::{runtime, scaling};
-use crate::schedule::{Action, Actor};
+use crate::world::NAMESPACES;
 use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
-use crate::world::{BROKERS, NAMESPACES};
 
 /// Actors whose targets have owners, in a run.
 pub struct Owned(Vec<(Actor, OwnerKind)>);

@@ -1,9 +1,9 @@
 //! Which brokers a run uses: RabbitMQ, SQS, or one of each.
 
 use crate::broker::sqs::TRANSPORTS;
+use crate::installation::BROKERS;
 use crate::randomness::{Seed, pick};
 use crate::schedule::Action;
-use crate::world::BROKERS;
 
 /// Gives the two transports of a schedule other names in most runs.
 pub fn assign<'a>(seed: Seed, actions: impl Iterator<Item = &'a mut Action>) {

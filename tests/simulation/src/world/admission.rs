@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::World;
+use crate::api_server::id::Id;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::Store;
 use crate::faults::Fault;
 
 /// What is reviewed.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{status_writer, writer};
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store, owners};
+use crate::api_server::store::{Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 

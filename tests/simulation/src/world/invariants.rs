@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::World;
 use super::pods::queue_of;
+use crate::api_server::id::Id;
 use crate::api_server::resources;
-use crate::api_server::store::Id;
 use crate::process::Process;
 
 /// Marks objects that the controller must leave alone.

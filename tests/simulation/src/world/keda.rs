@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::{status_writer, writer};
 use crate::api_server::crds::Serving;
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::Store;
 use crate::broker::Broker;
 
 const MANAGER: &str = "keda";

@@ -25,15 +25,16 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::api_server::ApiServer;
+use crate::api_server::id::Id;
 use crate::api_server::managed::Writer;
 use crate::api_server::request::Verb;
 use crate::api_server::resources;
-use crate::api_server::store::{Change, Id, Objects, Store};
+use crate::api_server::store::{Change, Objects, Store};
 use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
-use crate::broker::sqs::{OTHER_ACCOUNT, TRANSPORTS};
+use crate::broker::sqs::{ACCESS_KEY, OTHER_ACCOUNT, TRANSPORTS};
 use crate::faults::Faults;
-use crate::installation::RELEASE;
+use crate::installation::{BROKERS, OPERATOR_NAMESPACE, RELEASE};
 use crate::process::Process;
 use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
@@ -44,15 +45,6 @@ use webhooks::Webhooks;
 
 /// Namespaces of actors.
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
-
-/// The operator's namespace.
-pub const OPERATOR_NAMESPACE: &str = "asya-system";
-
-/// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
-pub const BROKERS: [&str; 2] = ["east", "west"];
-
-/// An access key for SQS, and the Secret that holds it.
-pub const ACCESS_KEY: &str = "aws";
 
 /// Within this time of verifying something, the operator may act upon it.
 const READ_VALID_FOR: Duration = Duration::from_secs(3);

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::status_writer;
 use super::workloads::is_ready;
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::Store;
 use crate::broker::{Broker, sqs};
 use crate::clock;
 use crate::randomness::{Seed, delay};

@@ -3,8 +3,10 @@
 use serde_json::json;
 
 use super::writer;
+use crate::api_server::deletion::Deletion;
+use crate::api_server::id::Id;
 use crate::api_server::resources;
-use crate::api_server::store::{Deletion, Id, Store};
+use crate::api_server::store::Store;
 
 /// Creates an HPA for a workload, between one pod and two.
 pub fn create(store: &mut Store, workload: &Id) {

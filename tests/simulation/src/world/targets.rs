@@ -8,10 +8,11 @@ use super::admission::Review;
 use super::owners::OwnerKind;
 use super::owners::kind::{is_bindable, wanted_pods};
 use super::workloads::is_ready;
+use crate::api_server::id::Id;
 use crate::api_server::request::Verb;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
-use crate::api_server::store::{Id, Store, owners};
+use crate::api_server::store::{Store, owners};
 use crate::process::Process;
 
 /// Label of workloads to which actors bind.

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::admission::Review;
 use super::{World, status_writer, writer};
+use crate::api_server::deletion::Deletion;
+use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::{Deletion, Id, Store, owners};
+use crate::api_server::store::{Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 

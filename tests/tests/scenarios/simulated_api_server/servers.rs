@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use asya_simulation::api_server::ApiServer;
+use asya_simulation::api_server::id::Id;
 use asya_simulation::api_server::managed::Writer;
 use asya_simulation::api_server::request::{Request, Verb};
 use asya_simulation::api_server::resources;
 use asya_simulation::api_server::status::Failure;
-use asya_simulation::api_server::store::Id;
 use asya_simulation::api_server::watch::Watch;
 use asya_tests::{Error, Result};
 use futures::{AsyncBufReadExt, StreamExt};

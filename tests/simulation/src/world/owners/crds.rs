@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::super::writer;
 use super::OwnerKind;
+use crate::api_server::id::Id;
 use crate::api_server::resources;
-use crate::api_server::store::{Id, Store};
+use crate::api_server::store::Store;
 
 /// Installs an owner's CRD.
 pub fn install(store: &mut Store, owner: OwnerKind) {

@@ -8,8 +8,8 @@ use asya_owners::{Kind, Reconciler, RecordingClient};
 use serde_json::Value;
 
 use super::World;
+use crate::api_server::id::Id;
 use crate::api_server::resources;
-use crate::api_server::store::Id;
 
 /// Label of what Argo CD has created.
 pub const TRACKED: &str = "argocd.argoproj.io/instance";

@@ -6,8 +6,8 @@ use asya_owners::ray::ray_cluster;
 use serde_json::{Value, json};
 
 use super::git::TRACKED;
+use crate::api_server::id::Id;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::Id;
 use crate::world::targets::{TARGET, TargetKind};
 
 /// Annotation of what is replaced by its manifest.

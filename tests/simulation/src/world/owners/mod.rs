@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::World;
-use crate::api_server::store::Id;
+use crate::api_server::id::Id;
 use crate::connection::kubernetes;
 use crate::process::Process;
 use crate::randomness::delay;

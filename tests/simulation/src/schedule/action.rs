@@ -1,0 +1,146 @@
+//! What users, bystanders and the environment do in a run.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::world::owners::OwnerKind;
+use crate::world::targets::TargetKind;
+
+/// Namespace and name of an actor.
+pub type Actor = (&'static str, &'static str);
+
+/// An action of a user, a bystander or the environment.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A user creates an actor with this spec, unless it exists.
+    Create(Actor, Value),
+    /// A user changes the spec of an actor by a merge patch.
+    Update(Actor, Value),
+    /// A user deletes an actor.
+    Delete(Actor),
+    /// Messages arrive in an actor's queue.
+    Publish(Actor, u64),
+    /// A user creates the target of an actor, with this many pods, unless it exists.
+    CreateTarget(Actor, TargetKind, u8),
+    /// A user changes the version of the model in an actor's target.
+    ChangeTarget(Actor, TargetKind, u8),
+    /// A user scales an actor's target, unless the queue does.
+    ScaleTarget(Actor, TargetKind, u8),
+    /// A user deletes an actor's target.
+    DeleteTarget(Actor, TargetKind),
+    /// Somebody deletes an object that the operator made for an actor.
+    DeleteChild(Actor, &'static str),
+    /// Somebody changes the operator's workload.
+    ChangeChild(Actor),
+    /// Somebody deletes an actor's queue.
+    DeleteQueue(Actor),
+    /// A replica crashes after this many further calls.
+    Crash(usize, u64),
+    /// A replica is asked to stop.
+    Stop(usize),
+    /// A replica loses its network.
+    Partition(usize, Duration),
+    /// A replica of the webhook crashes after this many further calls of its own.
+    CrashWebhook(usize, u64),
+    /// A replica of the webhook loses its network.
+    CutWebhook(usize, Duration),
+    /// Somebody deletes what an owner has made of an actor's target.
+    DeleteWorkload(Actor, OwnerKind),
+    /// An owner of targets crashes after this many further calls of its own.
+    CrashOwner(OwnerKind, u64),
+    /// An owner of targets loses its network.
+    CutOwner(OwnerKind, Duration),
+    /// The API server forgets its history, so that watches must list again.
+    Compact,
+    /// Somebody takes the operator's rights on the kind of an owner's targets away.
+    Forbid(OwnerKind),
+    /// Somebody gives them back.
+    Allow(OwnerKind),
+    /// Somebody uninstalls KEDA with its CRDs; its operator stops before they are gone, or after.
+    UninstallKeda {
+        /// Whether it stops before.
+        stops_first: bool,
+    },
+    /// Somebody installs KEDA.
+    InstallKeda,
+    /// A user creates an HPA for the workload of an actor, if it exists.
+    CreateHpa(Actor),
+    /// A user deletes it.
+    DeleteHpa(Actor),
+    /// The clocks of the operator's nodes are off by this many seconds from now on.
+    SetClock(i16),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |actor: &Actor| format!("{}/{}", actor.0, actor.1);
+        match self {
+            Self::Create(actor, spec) => write!(f, "a user creates {}: {spec}", name(actor)),
+            Self::Update(actor, patch) => write!(f, "a user changes {}: {patch}", name(actor)),
+            Self::Delete(actor) => write!(f, "a user deletes {}", name(actor)),
+            Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),
+            Self::CreateTarget(actor, kind, replicas) => {
+                let name = name(actor);
+                write!(
+                    f,
+                    "a user creates the {kind:?} of {name} with {replicas} pods"
+                )
+            }
+            Self::ChangeTarget(actor, kind, version) => {
+                write!(
+                    f,
+                    "a user updates the {kind:?} of {} to {version}",
+                    name(actor)
+                )
+            }
+            Self::ScaleTarget(actor, kind, replicas) => {
+                write!(
+                    f,
+                    "a user scales the {kind:?} of {} to {replicas}",
+                    name(actor)
+                )
+            }
+            Self::DeleteTarget(actor, kind) => {
+                write!(f, "a user deletes the {kind:?} of {}", name(actor))
+            }
+            Self::DeleteChild(actor, kind) => {
+                write!(f, "somebody deletes the {kind} of {}", name(actor))
+            }
+            Self::ChangeChild(actor) => {
+                write!(f, "somebody changes the Deployment of {}", name(actor))
+            }
+            Self::DeleteQueue(actor) => write!(f, "somebody deletes the queue of {}", name(actor)),
+            Self::Crash(replica, calls) => write!(f, "r{replica} will crash after {calls} calls"),
+            Self::Stop(replica) => write!(f, "r{replica} is asked to stop"),
+            Self::Partition(replica, time) => write!(f, "r{replica} is cut off for {time:?}"),
+            Self::CrashWebhook(replica, calls) => {
+                write!(f, "w{replica} will crash after {calls} calls")
+            }
+            Self::CutWebhook(replica, time) => write!(f, "w{replica} is cut off for {time:?}"),
+            Self::DeleteWorkload(actor, owner) => {
+                write!(
+                    f,
+                    "somebody deletes the workload that {owner:?} has made of {}",
+                    name(actor)
+                )
+            }
+            Self::CrashOwner(owner, calls) => {
+                write!(f, "{owner:?} will crash after {calls} calls")
+            }
+            Self::CutOwner(owner, time) => write!(f, "{owner:?} is cut off for {time:?}"),
+            Self::Forbid(owner) => write!(f, "the operator may not use targets of {owner:?}"),
+            Self::Allow(owner) => write!(f, "the operator may use targets of {owner:?}"),
+            Self::Compact => f.write_str("the API server forgets its history"),
+            Self::UninstallKeda { stops_first: true } => {
+                f.write_str("KEDA stops and is uninstalled")
+            }
+            Self::UninstallKeda { stops_first: false } => f.write_str("KEDA is uninstalled"),
+            Self::InstallKeda => f.write_str("KEDA is installed"),
+            Self::CreateHpa(actor) => write!(f, "a user creates an HPA for {}", name(actor)),
+            Self::DeleteHpa(actor) => write!(f, "a user deletes the HPA for {}", name(actor)),
+            Self::SetClock(seconds) => write!(f, "the operator's clock is off by {seconds} s"),
+        }
+    }
+}
