@@ -32,13 +32,15 @@ pub fn unmet(world: &World) -> Vec<String> {
     let mut unmet = Vec::new();
     for (id, actor) in store.all(&resources::ACTORS) {
         if actor["metadata"]["deletionTimestamp"].is_string() {
-            // It waits, as it should, for messages that nobody takes. KEDA starts pods that take them.
+            // It waits, as it should, for messages that nobody takes. KEDA starts pods that take them, unless another
+            // autoscaler keeps it from that.
             let policy = &actor["spec"]["queue"]["deletionPolicy"];
             let waits =
                 (policy == "DeleteIfEmpty" || policy == "Drain") && messages(&brokers, id) > 0;
             let is_scaled = actor["spec"]["scaling"]["enabled"] == true
                 && actor["spec"]["workload"].is_object()
-                && store.serving(&resources::SCALED_OBJECTS) == Serving::Served;
+                && store.serving(&resources::SCALED_OBJECTS) == Serving::Served
+                && scaling_faults(store, actor).is_empty();
             if !waits || is_scaled {
                 unmet.push(format!("{id} is still being deleted: {}", actor["status"]));
             }

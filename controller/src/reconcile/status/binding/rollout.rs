@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::Requeue;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
-use crate::reconcile::model::rollout::{consecutive_uninjected, newest};
+use crate::reconcile::model::rollout::{UNBIND_MARKER, consecutive_uninjected, newest};
 use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::status_time::to_the_second;
 
@@ -40,7 +40,9 @@ pub(super) fn rollout_status(
     outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<RolloutStatus> {
+    // What unbinding gave up may be written again by an actor that has got messages before it was gone.
     let previous = observed.previous.rollout.clone();
+    let previous = previous.filter(|previous| previous.value != UNBIND_MARKER);
     let rollout = observed.rollout();
     let workload_specs_hash = rollout
         .map(|rollout| rollout.workload_specs_hash.clone())

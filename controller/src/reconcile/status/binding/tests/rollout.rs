@@ -1,15 +1,16 @@
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, RolloutStatus};
 use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{bound, now, observed_target, status_of};
-use crate::fault::Requeue;
+use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
-use crate::reconcile::model::rollout::TargetObject;
-use crate::reconcile::model::rollout::{ObservedRollout, consecutive_uninjected};
+use crate::reconcile::model::rollout::{
+    ObservedRollout, TargetObject, UNBIND_MARKER, consecutive_uninjected,
+};
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 
 /// Status after a reconcile that requested a replacement; with `came_uninjected`, the last replacement has no sidecar.
@@ -41,6 +42,36 @@ fn status_after_request(
         rollout.since = Some(Time(since - std::time::Duration::from_secs(10)));
     }
     status
+}
+
+/// BIND-43, QUE-40: messages that arrive while the sidecars are removed make the actor active again, and it may write
+/// again what it has given up.
+#[test]
+fn actor_that_drains_again_forgets_that_it_has_given_up_its_fields() {
+    let rollout = |value: &str, outcome: RolloutOutcome| {
+        let mut previous = AsyncActorStatus::default();
+        previous.rollout = Some(RolloutStatus {
+            value: value.to_owned(),
+            since: Some(Time(now())),
+            pods: Some(2),
+            ..RolloutStatus::default()
+        });
+        let (observed, binding, mut active_outcome) = bound(&json!({}), &previous);
+        *active_outcome.rollout = outcome;
+        status_of(&(observed, binding, active_outcome)).rollout
+    };
+    let outcomes: [fn() -> RolloutOutcome; 3] = [
+        || RolloutOutcome::NotChecked,
+        || RolloutOutcome::Waiting(Reason::RolloutWaiting, "why".into(), Requeue::AwaitChange),
+        || RolloutOutcome::Stalled("why".into()),
+    ];
+    for outcome in outcomes {
+        let kept = rollout("hash", outcome());
+        assert_eq!(kept.map(|it| it.value).as_deref(), Some("hash"));
+        assert_eq!(rollout(UNBIND_MARKER, outcome()), None);
+    }
+    let halted = rollout(UNBIND_MARKER, RolloutOutcome::Halted("why".into()));
+    assert_eq!(halted.map(|it| (it.since, it.pods)), Some((None, None)));
 }
 
 /// ROLL-5
