@@ -245,8 +245,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Records that bytes of a request arrived. Until then a connection may wait: API servers keep spare ones, and lose a
-    /// review on one that is closed when they first use it.
+    /// Records that bytes of a request arrived. Until then a connection may wait: API servers keep spare ones, and lose
+    /// a review on one that is closed when they first use it.
     pub(super) fn bytes_received(&self, now: Instant) {
         self.change(|entry| {
             if entry.requests == 0 {

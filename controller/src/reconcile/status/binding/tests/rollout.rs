@@ -49,13 +49,15 @@ fn status_after_request(
 #[test]
 fn actor_that_drains_again_forgets_that_it_has_given_up_its_fields() {
     let rollout = |value: &str, outcome: RolloutOutcome| {
-        let mut previous = AsyncActorStatus::default();
-        previous.rollout = Some(RolloutStatus {
-            value: value.to_owned(),
-            since: Some(Time(now())),
-            pods: Some(2),
-            ..RolloutStatus::default()
-        });
+        let previous = AsyncActorStatus {
+            rollout: Some(RolloutStatus {
+                value: value.to_owned(),
+                since: Some(Time(now())),
+                pods: Some(2),
+                ..RolloutStatus::default()
+            }),
+            ..AsyncActorStatus::default()
+        };
         let (observed, binding, mut active_outcome) = bound(&json!({}), &previous);
         *active_outcome.rollout = outcome;
         status_of(&(observed, binding, active_outcome)).rollout
