@@ -97,9 +97,12 @@ impl Stage {
         let secret = eventually(format!("{what} is repaired"), SOON, async || {
             let secret = self.secret().await?;
             let parsed = secret.parsed();
-            let (leaf, _) = (parsed.leaf?, parsed.current_ca?);
-            leaf.verify(&names, Timestamp::now())?;
+            let (leaf, ca) = (parsed.leaf?, parsed.current_ca?);
+            let issuer = leaf.verify(&names, Timestamp::now())?;
             check(parsed.next.is_none(), "a rotation is under way")?;
+            // The leaf and the CA's key are in two Secrets, read one after the other: a CA may take over in between.
+            let is_current = issuer.fingerprint == ca.certificate.fingerprint;
+            check(is_current, "the leaf is of another CA")?;
             Ok(secret)
         })
         .await?;
