@@ -238,7 +238,7 @@ impl<T: Transport> Shared<T> {
         }
         let activity = connection.activity.clone();
         if accepted.is_http2 {
-            // Its bytes are not tracked, and its memory is not worth keeping as a spare.
+            // A spare one would hold too much memory, so its first request is expected at once.
             activity.bytes_received(Instant::now());
         }
         let stream = TrackedStream {

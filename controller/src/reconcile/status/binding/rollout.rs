@@ -40,7 +40,7 @@ pub(super) fn rollout_status(
     outcome: &ActiveOutcome,
     now: Timestamp,
 ) -> Option<RolloutStatus> {
-    // What unbinding gave up may be written again by an actor that has got messages before it was gone.
+    // An actor that got messages while it was unbound is active again, and may write again what it gave up.
     let previous = observed.previous.rollout.clone();
     let previous = previous.filter(|previous| previous.value != UNBIND_MARKER);
     let rollout = observed.rollout();

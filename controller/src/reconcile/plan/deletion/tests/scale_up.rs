@@ -58,9 +58,9 @@ fn target_is_scaled_up_only_after_unbinding() {
         "workloadRef": {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "web"},
     });
     let status = |rollout: &Value| json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}, "rollout": rollout});
-    let planned = |value: Option<&str>, rollout: &Value| {
+    let planned_after = |value: Option<&str>, status: &Value| {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let mut observed = observed(&actor(&deleted, &spec, &status(rollout)));
+        let mut observed = observed(&actor(&deleted, &spec, status));
         let target_object = TargetObject {
             object: object.clone(),
             roll_value: value.map(str::to_owned),
@@ -80,6 +80,7 @@ fn target_is_scaled_up_only_after_unbinding() {
         let plan = deletion(&observed);
         (plan.unbind, plan.scale_from_zero.is_some())
     };
+    let planned = |value, rollout: &Value| planned_after(value, &status(rollout));
     let rollout = |value: &str, since: Option<&str>| json!({"value": value, "tries": 1, "generation": 2, "target": "spec", "since": since});
     let annotated = planned(Some("v"), &rollout("v", None));
     assert_eq!(
@@ -92,6 +93,12 @@ fn target_is_scaled_up_only_after_unbinding() {
     assert!(
         matches!(unbind, UnbindStep::Wait(_)) && !scales_up,
         "{unbind:?}"
+    );
+    let scaled_by_others = json!({"rollout": released});
+    assert_eq!(
+        planned_after(None, &scaled_by_others),
+        (UnbindStep::Done, false),
+        "there is nothing to wait for"
     );
     let long_ago = rollout("unbound", Some("2026-01-01T00:00:20Z"));
     assert_eq!(planned(None, &long_ago), (UnbindStep::Done, true));
