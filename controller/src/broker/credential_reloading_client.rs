@@ -11,7 +11,7 @@ use super::limiter::CallStage;
 use super::pool::Pool;
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, QueueClient, QueueObservation, ReadyQueue,
 };
 
 /// Looks up its client on each call, so that it can be kept across credential changes.
@@ -78,12 +78,13 @@ impl QueueClient for CredentialReloadingClient {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteOutcome> {
         async move {
             self.call(
                 CallStage::Initial,
-                &(queue, owner),
-                |client, (queue, owner)| client.delete(queue, owner),
+                &(queue, owner, guard),
+                |client, (queue, owner, guard)| client.delete(queue, owner, *guard),
             )
             .await
         }
@@ -95,12 +96,15 @@ impl QueueClient for CredentialReloadingClient {
         queue: &'a str,
         owner: &'a QueueOwner,
         generation: i64,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         async move {
             self.call(
                 CallStage::Initial,
-                &(queue, owner),
-                |client, (queue, owner)| client.delete_if_empty(queue, owner, generation),
+                &(queue, owner, guard),
+                |client, (queue, owner, guard)| {
+                    client.delete_if_empty(queue, owner, generation, *guard)
+                },
             )
             .await
         }

@@ -7,7 +7,8 @@ use crate::fault::{Fault, Reason, Requeue};
 
 /// SQS rejects a queue name for 60 s after the queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
-/// Delay when all permits are taken: until then some calls have ended, or the broker is known to be down.
+/// Delay when all permits are taken: until then some calls have ended, or the broker is known to be down. Also the
+/// delay before a deletion is confirmed again.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a broker call failed.
@@ -53,6 +54,9 @@ pub enum BrokerError {
     /// does not report it either (OPS-22).
     #[error("{0}")]
     TooManyWaiting(String, Duration),
+    /// Not called: what the deletion of a queue relies on has changed, or could not be confirmed in time (QUE-30).
+    #[error("{0}")]
+    Unconfirmed(String),
     /// This process no longer leads.
     #[error(transparent)]
     Fenced(#[from] Fenced),
@@ -68,7 +72,8 @@ impl BrokerError {
             Self::Throttled(_)
             | Self::RetryAfter(..)
             | Self::TooManyCalls(_)
-            | Self::TooManyWaiting(..) => Reason::BrokerThrottled,
+            | Self::TooManyWaiting(..)
+            | Self::Unconfirmed(_) => Reason::BrokerThrottled,
             Self::ConfigInvalid(_) | Self::PrerequisiteMissing(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::QueueNameTaken(_) => Reason::QueueConflict,
@@ -88,7 +93,7 @@ impl BrokerError {
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
             Self::RetryAfter(_, wait) | Self::TooManyWaiting(_, wait) => Requeue::After(*wait),
-            Self::TooManyCalls(_) => Requeue::After(BUSY),
+            Self::TooManyCalls(_) | Self::Unconfirmed(_) => Requeue::After(BUSY),
         }
     }
 
@@ -100,10 +105,10 @@ impl BrokerError {
         )
     }
 
-    /// The requeue delay when the broker was not called because too many calls wait for it.
-    pub fn limiter_delay(&self) -> Option<Duration> {
+    /// The requeue delay when the broker was not called, which says nothing about it.
+    pub fn not_called_delay(&self) -> Option<Duration> {
         match self {
-            Self::TooManyCalls(_) => Some(BUSY),
+            Self::TooManyCalls(_) | Self::Unconfirmed(_) => Some(BUSY),
             Self::TooManyWaiting(_, wait) => Some(*wait),
             _ => None,
         }
@@ -169,11 +174,12 @@ mod tests {
         let wait = Duration::from_secs(9);
         for (error, expected) in [
             (BrokerError::TooManyCalls(text()), Some(BUSY)),
+            (BrokerError::Unconfirmed(text()), Some(BUSY)),
             (BrokerError::TooManyWaiting(text(), wait), Some(wait)),
             (BrokerError::RetryAfter(text(), wait), None),
             (BrokerError::Unreachable(text()), None),
         ] {
-            assert_eq!(error.limiter_delay(), expected, "{error:?}");
+            assert_eq!(error.not_called_delay(), expected, "{error:?}");
             if let Some(wait) = expected {
                 assert_eq!(error.requeue(), Requeue::After(wait), "{error:?}");
             }

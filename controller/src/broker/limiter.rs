@@ -53,6 +53,8 @@ pub struct Operation {
     pub name: &'static str,
     /// Whether it changes something, and so must pass the fence.
     pub writes: bool,
+    /// From when on it may no longer start.
+    pub deadline: Option<Instant>,
 }
 
 impl Operation {
@@ -61,12 +63,26 @@ impl Operation {
         Self {
             name,
             writes: false,
+            deadline: None,
         }
     }
 
     /// An operation that changes something.
     pub const fn write(name: &'static str) -> Self {
-        Self { name, writes: true }
+        Self {
+            name,
+            writes: true,
+            deadline: None,
+        }
+    }
+
+    /// The deletion of a queue, confirmed until `deadline` (QUE-30).
+    pub const fn deletion(deadline: Instant) -> Self {
+        Self {
+            name: "delete",
+            writes: true,
+            deadline: Some(deadline),
+        }
     }
 }
 
@@ -150,8 +166,8 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; the last error, without a call, while the circuit is open; and `TooManyCalls` when all
-    /// call permits are taken and no call completes.
+    /// The error of the call; the last error, without a call, while the circuit is open; `TooManyCalls` when all call
+    /// permits are taken and no call completes; and `Unconfirmed` after the deadline of the operation.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
@@ -160,6 +176,12 @@ impl BrokerLimiter {
         let permit = self.call_permit().await?;
         lock(&self.circuit).allow(Instant::now())?;
         let started = Instant::now();
+        if operation.deadline.is_some_and(|it| started >= it) {
+            return Err(BrokerError::Unconfirmed(format!(
+                "transport {:?}: the deletion was confirmed too long ago",
+                self.transport
+            )));
+        }
         let result = if operation.writes {
             self.fence.guard(call).await
         } else {

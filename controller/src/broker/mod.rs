@@ -27,6 +27,7 @@ use std::time::Duration;
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{DeletionRefusal, QueueOwner};
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 pub use brokers::Brokers;
 pub use error::BrokerError;
@@ -115,6 +116,17 @@ pub type BrokerResponse<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
 /// The responses about several queues, in their order.
 pub type BrokerResponses<'a, T> = BoxFuture<'a, Vec<Result<T, BrokerError>>>;
 
+/// Confirms what the deletion of a queue relies on, such as that its actor no longer uses it (QUE-30).
+///
+/// Asked after everything else and immediately before the deletion, because that cannot be undone.
+pub trait DeletionGuard: Send + Sync {
+    /// Returns until when the queue may be deleted.
+    ///
+    /// # Errors
+    /// `Unconfirmed`.
+    fn confirm(&self) -> BrokerResponse<'_, Instant>;
+}
+
 /// The controller's interface to a broker. Every implementation passes the same contract tests (FW-36).
 pub trait QueueClient: Send + Sync {
     /// Returns the queue's state. Changes nothing.
@@ -131,6 +143,7 @@ pub trait QueueClient: Send + Sync {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteOutcome>;
 
     /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14). Where counts
@@ -140,6 +153,7 @@ pub trait QueueClient: Send + Sync {
         queue: &'a str,
         owner: &'a QueueOwner,
         generation: i64,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.

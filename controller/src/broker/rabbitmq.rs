@@ -22,7 +22,7 @@ use super::http_client::BuildHttpClient;
 use super::limiter::{BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
 use http::Api;
 use queue_bindings::{QueueBindings, owned_by_other_cluster};
@@ -330,8 +330,9 @@ impl QueueClient for Rabbitmq {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteOutcome> {
-        self.delete(queue, owner).boxed()
+        self.delete(queue, owner, guard).boxed()
     }
 
     fn delete_if_empty<'a>(
@@ -339,8 +340,10 @@ impl QueueClient for Rabbitmq {
         queue: &'a str,
         owner: &'a QueueOwner,
         generation: i64,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
-        self.delete_if_empty(queue, owner, generation).boxed()
+        self.delete_if_empty(queue, owner, generation, guard)
+            .boxed()
     }
 
     fn observe_many<'a>(

@@ -25,7 +25,7 @@ use super::http_client::BuildSqsHttpClient;
 use super::limiter::{self, BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
 };
 
 pub use connect::{Keys, Login};
@@ -388,8 +388,9 @@ impl QueueClient for Sqs {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteOutcome> {
-        self.delete(queue, owner).boxed()
+        self.delete(queue, owner, guard).boxed()
     }
 
     fn delete_if_empty<'a>(
@@ -397,8 +398,10 @@ impl QueueClient for Sqs {
         queue: &'a str,
         owner: &'a QueueOwner,
         generation: i64,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
-        self.delete_if_empty(queue, owner, generation).boxed()
+        self.delete_if_empty(queue, owner, generation, guard)
+            .boxed()
     }
 
     fn observe_many<'a>(

@@ -12,18 +12,22 @@ mod reasons;
 mod sqs;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::EffectiveTimeout;
 use asya_shared::config::{Transport, TransportKind, TransportsConfig};
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::QueueOwner;
+use futures::FutureExt;
+use futures::future::ready;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::http_client::over_network;
 use super::limiter::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{Keys, Login as SqsLogin, Sqs};
-use super::{BrokerError, QueueClient};
+use super::{BrokerError, BrokerResponse, DeletionGuard, QueueClient};
 use crate::cluster::fence::Fence;
 
 /// Uid of `kube-system` in the clients' cluster.
@@ -131,4 +135,13 @@ fn owner(queue: &ActorQueue) -> QueueOwner {
 /// A name unique to this run: SQS rejects recently deleted ones.
 fn fresh(stem: &str) -> String {
     format!("{stem}-{:08x}", fastrand::u32(..))
+}
+
+/// Confirms every deletion.
+struct Confirmed;
+
+impl DeletionGuard for Confirmed {
+    fn confirm(&self) -> BrokerResponse<'_, Instant> {
+        ready(Ok(Instant::now() + Duration::from_mins(1))).boxed()
+    }
 }

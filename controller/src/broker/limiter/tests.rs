@@ -252,6 +252,18 @@ async fn only_writes_need_the_lease() {
     assert!(matches!(result, Err(BrokerError::Fenced(_))));
 }
 
+/// QUE-30: the wait for a permit counts as well.
+#[tokio::test(start_paused = true)]
+async fn deletion_does_not_start_after_its_deadline() {
+    let limiter = limiter();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let deletion = Operation::deletion(deadline);
+    assert!(limiter.call(deletion, async { Ok(Response) }).await.is_ok());
+    sleep(Duration::from_secs(3)).await;
+    let late = limiter.call::<Response>(deletion, async { panic!("called") });
+    assert!(matches!(late.await, Err(BrokerError::Unconfirmed(_))));
+}
+
 /// OPS-4
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_operation_and_result() {

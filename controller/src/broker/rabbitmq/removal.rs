@@ -4,16 +4,18 @@ use asya_shared::transport::ownership::QueueOwner;
 use asya_shared::transport::rabbitmq::FoundQueue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Rabbitmq, depth_of};
 use crate::broker::limiter::Operation;
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, Depth};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth};
 
 impl Rabbitmq {
     pub(super) async fn delete(
         &self,
         queue: &str,
         owner: &QueueOwner,
+        guard: &dyn DeletionGuard,
     ) -> Result<DeleteOutcome, BrokerError> {
         if self.find(queue).await?.is_none() {
             return Ok(DeleteOutcome::Deleted);
@@ -21,17 +23,23 @@ impl Rabbitmq {
         if let Some(refusal) = self.deletion_refusal(queue, owner).await? {
             return Ok(DeleteOutcome::NotOwned(refusal));
         }
-        self.remove(queue, &[]).await?;
+        let deadline = guard.confirm().await?;
+        self.remove(queue, &[], deadline).await?;
         Ok(DeleteOutcome::Deleted)
     }
 
     /// Returns whether the queue is deleted: the broker may reject `conditions`.
-    async fn remove(&self, queue: &str, conditions: &[&str]) -> Result<bool, BrokerError> {
+    async fn remove(
+        &self,
+        queue: &str,
+        conditions: &[&str],
+        deadline: Instant,
+    ) -> Result<bool, BrokerError> {
         let mut url = self.api.url(&["queues", &self.config.vhost, queue]);
         for condition in conditions {
             url.query_pairs_mut().append_pair(condition, "true");
         }
-        let operation = Operation::write("delete");
+        let operation = Operation::deletion(deadline);
         let response = self.api.send(operation, Method::DELETE, url, None).await?;
         match response.status {
             _ if response.is_absent() => Ok(true),
@@ -50,6 +58,7 @@ impl Rabbitmq {
         queue: &str,
         owner: &QueueOwner,
         generation: i64,
+        guard: &dyn DeletionGuard,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(queue).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
@@ -63,7 +72,8 @@ impl Rabbitmq {
             return Ok(DeleteIfEmptyOutcome::InUse);
         }
         if found.supports_delete_if_empty() {
-            let deleted = self.remove(queue, &["if-empty", "if-unused"]).await?;
+            let (conditions, deadline) = (["if-empty", "if-unused"], guard.confirm().await?);
+            let deleted = self.remove(queue, &conditions, deadline).await?;
             return Ok(if deleted {
                 DeleteIfEmptyOutcome::Deleted
             } else {
@@ -73,10 +83,13 @@ impl Rabbitmq {
         if let Some(remaining) = self.empty_confirmations.observe_empty(queue, generation) {
             return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
+        let deadline = guard.confirm().await?;
         if self.holds_a_message(queue).await? {
+            self.empty_confirmations.forget(queue);
             return Ok(DeleteIfEmptyOutcome::InUse);
         }
-        self.remove(queue, &[]).await?;
+        self.remove(queue, &[], deadline).await?;
+        self.empty_confirmations.forget(queue);
         Ok(DeleteIfEmptyOutcome::Deleted)
     }
 

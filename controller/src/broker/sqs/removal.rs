@@ -2,16 +2,18 @@
 
 use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::ownership::QueueOwner;
+use tokio::time::Instant;
 
 use super::Sqs;
 use crate::broker::limiter::Operation;
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, Depth};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth};
 
 impl Sqs {
     pub(super) async fn delete(
         &self,
         name: &str,
         owner: &QueueOwner,
+        guard: &dyn DeletionGuard,
     ) -> Result<DeleteOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteOutcome::Deleted);
@@ -23,13 +25,14 @@ impl Sqs {
         if let Some(refusal) = found.queue.deletion_refusal(owner, &self.cluster) {
             return Ok(DeleteOutcome::NotOwned(refusal));
         }
-        self.remove(name, &found.url).await?;
+        self.remove(name, &found.url, guard.confirm().await?)
+            .await?;
         Ok(DeleteOutcome::Deleted)
     }
 
-    async fn remove(&self, name: &str, url: &str) -> Result<(), BrokerError> {
+    async fn remove(&self, name: &str, url: &str, deadline: Instant) -> Result<(), BrokerError> {
         let call = self.sdk.delete_queue().queue_url(url).send();
-        self.send(Operation::write("delete"), name, call).await?;
+        self.send(Operation::deletion(deadline), name, call).await?;
         self.urls.lock().remove(name);
         Ok(())
     }
@@ -39,6 +42,7 @@ impl Sqs {
         name: &str,
         owner: &QueueOwner,
         generation: i64,
+        guard: &dyn DeletionGuard,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
@@ -54,7 +58,9 @@ impl Sqs {
         if let Some(remaining) = self.empty_confirmations.observe_empty(name, generation) {
             return Ok(DeleteIfEmptyOutcome::Recheck(remaining));
         }
-        self.remove(name, &found.url).await?;
+        self.remove(name, &found.url, guard.confirm().await?)
+            .await?;
+        self.empty_confirmations.forget(name);
         Ok(DeleteIfEmptyOutcome::Deleted)
     }
 }

@@ -43,11 +43,16 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
             .remove(0),
     );
     let not_owned = Ok(DeleteOutcome::NotOwned(of_cluster(HERE)));
-    assert_eq!(there.delete(name, &owner(&queue)).await, not_owned);
+    assert_eq!(
+        there.delete(name, &owner(&queue), &Confirmed).await,
+        not_owned
+    );
     for name in [name, dlq] {
         let not_owned = Ok(DeleteIfEmptyOutcome::NotOwned(of_cluster(HERE)));
         assert_eq!(
-            there.delete_if_empty(name, &owner(&queue), 1).await,
+            there
+                .delete_if_empty(name, &owner(&queue), 1, &Confirmed)
+                .await,
             not_owned
         );
     }
@@ -75,20 +80,26 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         "{result:?}"
     );
     assert_eq!(
-        here.delete(name, &owner(&queue)).await,
+        here.delete(name, &owner(&queue), &Confirmed).await,
         Ok(DeleteOutcome::NotOwned(of_cluster(THERE)))
     );
     until_queued(&there, &queue, 100).await;
     assert_eq!(
-        there.delete(name, &owner(&queue)).await,
+        there.delete(name, &owner(&queue), &Confirmed).await,
         Ok(DeleteOutcome::Deleted)
     );
-    let mut outcome = there.delete_if_empty(dlq, &owner(&queue), 1).await.unwrap();
+    let mut outcome = there
+        .delete_if_empty(dlq, &owner(&queue), 1, &Confirmed)
+        .await
+        .unwrap();
     if real.kind == "rabbitmq"
         && let DeleteIfEmptyOutcome::Recheck(wait) = outcome
     {
         sleep(wait).await;
-        outcome = there.delete_if_empty(dlq, &owner(&queue), 1).await.unwrap();
+        outcome = there
+            .delete_if_empty(dlq, &owner(&queue), 1, &Confirmed)
+            .await
+            .unwrap();
     }
     assert!(
         matches!(
@@ -108,7 +119,8 @@ async fn may_be_shared_if_configured(real: &Real) {
     let there = client_of(&users, None, THERE).await.unwrap();
     assert!(serves(&check_of(&there, &queue_of(&users, &stem)).await));
     assert_eq!(
-        here.delete(&queue.names.queue, &owner(&queue)).await,
+        here.delete(&queue.names.queue, &owner(&queue), &Confirmed)
+            .await,
         Ok(DeleteOutcome::Deleted)
     );
 
@@ -120,7 +132,9 @@ async fn may_be_shared_if_configured(real: &Real) {
         client.create(&queue).await.unwrap();
         assert!(serves(&check_of(&client, &queue).await), "{name}");
         assert_eq!(
-            client.delete(&queue.names.queue, &owner(&queue)).await,
+            client
+                .delete(&queue.names.queue, &owner(&queue), &Confirmed)
+                .await,
             Ok(DeleteOutcome::Deleted)
         );
     }
@@ -163,12 +177,17 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
 
     let untagged = Ok(DeleteOutcome::NotOwned(DeletionRefusal::NoOwnerTag));
     assert_eq!(
-        client.delete(name, &owner(&queue)).await,
+        client.delete(name, &owner(&queue), &Confirmed).await,
         untagged,
         "even if a status names it"
     );
     let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag));
-    assert_eq!(client.delete_if_empty(name, &owner(&queue), 1).await, kept);
+    assert_eq!(
+        client
+            .delete_if_empty(name, &owner(&queue), 1, &Confirmed)
+            .await,
+        kept
+    );
 
     for key in [&queue.names.actor, &queue.names.queue] {
         let path = format!("bindings/%2F/e/{exchange}/q/{name}");
@@ -197,7 +216,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     );
     client.update(&successor).await.unwrap();
     assert!(serves(&check_of(&client, &successor).await));
-    let outcome = client.delete(name, &owner(&queue)).await;
+    let outcome = client.delete(name, &owner(&queue), &Confirmed).await;
     assert_eq!(
         outcome,
         Ok(DeleteOutcome::NotOwned(DeletionRefusal::OtherOwner(
@@ -212,7 +231,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     sleep(Duration::from_secs(6)).await;
     until_queued(&client, &successor, 2).await;
     assert_eq!(
-        client.delete(name, &owner(&successor)).await,
+        client.delete(name, &owner(&successor), &Confirmed).await,
         Ok(DeleteOutcome::Deleted)
     );
 }

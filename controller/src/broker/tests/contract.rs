@@ -9,7 +9,7 @@ use std::time::Duration;
 use asya_shared::config::Transport;
 use asya_shared::transport::ActorQueue;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, pause, resume, sleep};
 
 use super::*;
 use crate::broker::{Count, DeleteIfEmptyOutcome, DeleteOutcome, Depth, QueueCheck};
@@ -74,7 +74,7 @@ impl Real {
         if self.kind == "sqs" {
             super::sqs::delete(&self.config, dlq).await;
         } else {
-            let deleted = client.delete(dlq, &owner(queue)).await;
+            let deleted = client.delete(dlq, &owner(queue), &Confirmed).await;
             assert_eq!(deleted, Ok(DeleteOutcome::Deleted));
         }
     }
@@ -144,16 +144,18 @@ async fn queue_lifecycle(real: &Real) {
     assert_eq!(depths, [Ok(Count::Messages(three))]);
 
     let kept = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue), 1)
+        .delete_if_empty(&queue.names.queue, &owner(&queue), 1, &Confirmed)
         .await;
     assert_eq!(kept, Ok(DeleteIfEmptyOutcome::InUse));
     for _ in 0..2 {
-        let deleted = client.delete(&queue.names.queue, &owner(&queue)).await;
+        let deleted = client
+            .delete(&queue.names.queue, &owner(&queue), &Confirmed)
+            .await;
         assert_eq!(deleted, Ok(DeleteOutcome::Deleted));
         assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     }
     let deleted = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue), 1)
+        .delete_if_empty(&queue.names.queue, &owner(&queue), 1, &Confirmed)
         .await;
     assert_eq!(
         deleted,
@@ -226,13 +228,65 @@ async fn many_observations_keep_their_order(real: &Real) {
     assert_eq!((&depths[1], &depths[3]), expected);
     for queue in &queues {
         client
-            .delete(&queue.names.queue, &owner(queue))
+            .delete(&queue.names.queue, &owner(queue), &Confirmed)
             .await
             .unwrap();
     }
 }
 
+/// Confirms a deletion until now, or not at all.
+struct Late(Result<(), BrokerError>);
+
+impl DeletionGuard for Late {
+    fn confirm(&self) -> BrokerResponse<'_, Instant> {
+        ready(self.0.clone().map(|()| Instant::now())).boxed()
+    }
+}
+
+/// QUE-30
+async fn queue_is_deleted_only_if_that_is_confirmed_in_time(real: &Real) {
+    let kinds = if real.kind == "sqs" {
+        [None].as_slice()
+    } else {
+        &[Some("classic"), Some("quorum")]
+    };
+    for kind in kinds {
+        let (transport, client) = real
+            .with(&kind.map_or(json!({}), |kind| json!({"type": kind})))
+            .await;
+        let queue = queue_of(&transport, &fresh("guarded"));
+        let (name, owner) = (&*queue.names.queue, owner(&queue));
+        client.create(&queue).await.unwrap();
+        until_queued(&client, &queue, 0).await;
+        let outcome = client.delete_if_empty(name, &owner, 1, &Late(Ok(()))).await;
+        if let Ok(DeleteIfEmptyOutcome::Recheck(wait)) = outcome {
+            pause();
+            advance(wait).await;
+            resume();
+        }
+        for guard in [
+            Late(Ok(())),
+            Late(Err(BrokerError::Unconfirmed("changed".to_owned()))),
+        ] {
+            let emptied = client.delete_if_empty(name, &owner, 1, &guard).await;
+            assert!(
+                matches!(emptied, Err(BrokerError::Unconfirmed(_))),
+                "{kind:?}: {emptied:?}"
+            );
+            let deleted = client.delete(name, &owner, &guard).await;
+            assert!(
+                matches!(deleted, Err(BrokerError::Unconfirmed(_))),
+                "{kind:?}: {deleted:?}"
+            );
+        }
+        assert!(serves(&check_of(&client, &queue).await));
+        let emptied = client.delete_if_empty(name, &owner, 1, &Confirmed).await;
+        assert_eq!(emptied, Ok(DeleteIfEmptyOutcome::Deleted), "{kind:?}");
+    }
+}
+
 async fn contract(real: Real) {
+    queue_is_deleted_only_if_that_is_confirmed_in_time(&real).await;
     queue_lifecycle(&real).await;
     dead_letter_queue_is_created_first_and_restored(&real).await;
     many_observations_keep_their_order(&real).await;

@@ -146,7 +146,7 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
                 (fine, creation, creation)
             };
             if let Err(error) = converge(&limiter, observation, creation).await {
-                return RunOutcome::RequeueAfter(error.limiter_delay().unwrap());
+                return RunOutcome::RequeueAfter(error.not_called_delay().unwrap());
             }
             let mut recorded = recorded.lock().unwrap();
             let (entry, started) = match broker {

@@ -89,7 +89,7 @@ async fn lost_binding_is_restored_and_both_keys_reach_the_queue() {
     );
     until_queued(&client, &queue, 4).await;
     client
-        .delete(&queue.names.queue, &owner(&queue))
+        .delete(&queue.names.queue, &owner(&queue), &Confirmed)
         .await
         .unwrap();
 }
@@ -140,7 +140,7 @@ async fn foreign_queues_are_usable_or_report_their_differences() {
     assert!(!ready.delivery_limit_inactive);
     for queue in [&classic, &plain, &created] {
         client
-            .delete(&queue.names.queue, &owner(queue))
+            .delete(&queue.names.queue, &owner(queue), &Confirmed)
             .await
             .unwrap();
     }
@@ -158,15 +158,21 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         client.create(&queue).await.unwrap();
         // The broker has not updated its counts yet, so only a get returns the message.
         real.send(&queue, 1).await;
-        let mut outcome = client.delete_if_empty(name, &owner, 1).await.unwrap();
+        let mut outcome = client
+            .delete_if_empty(name, &owner, 1, &Confirmed)
+            .await
+            .unwrap();
         if let DeleteIfEmptyOutcome::Recheck(delay) = outcome {
             sleep(delay).await;
-            outcome = client.delete_if_empty(name, &owner, 1).await.unwrap();
+            outcome = client
+                .delete_if_empty(name, &owner, 1, &Confirmed)
+                .await
+                .unwrap();
         }
         assert_eq!(outcome, DeleteIfEmptyOutcome::InUse, "{kind}");
         until_queued(&client, &queue, 1).await;
         assert_eq!(
-            client.delete_if_empty(name, &owner, 1).await,
+            client.delete_if_empty(name, &owner, 1, &Confirmed).await,
             Ok(DeleteIfEmptyOutcome::InUse),
             "{kind}"
         );
@@ -174,7 +180,10 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         let contents = format!("queues/%2F/{name}/contents");
         call(&real.config, Method::DELETE, &contents, &Value::Null).await;
         until_queued(&client, &queue, 0).await;
-        let first = client.delete_if_empty(name, &owner, 1).await.unwrap();
+        let first = client
+            .delete_if_empty(name, &owner, 1, &Confirmed)
+            .await
+            .unwrap();
         if kind == "quorum" {
             assert_eq!(
                 first,
@@ -183,7 +192,7 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
             assert!(serves(&check_of(&client, &queue).await));
             sleep(Duration::from_secs(10)).await;
             assert_eq!(
-                client.delete_if_empty(name, &owner, 1).await,
+                client.delete_if_empty(name, &owner, 1, &Confirmed).await,
                 Ok(DeleteIfEmptyOutcome::Deleted)
             );
         } else {
@@ -241,7 +250,7 @@ async fn tls_requires_trust_in_the_brokers_authority() {
     let insecure = client_trusting(&insecure, None).await.unwrap();
     assert!(serves(&check_of(&insecure, &queue).await));
     trusting
-        .delete(&queue.names.queue, &owner(&queue))
+        .delete(&queue.names.queue, &owner(&queue), &Confirmed)
         .await
         .unwrap();
 }

@@ -107,7 +107,7 @@ async fn thousand_messages_survive_a_new_visibility_timeout_and_dead_letter_queu
     assert!(serves(&check_of(&client, &queue).await));
     until_queued(&client, &queue, 1000).await;
     client
-        .delete(&queue.names.queue, &owner(&queue))
+        .delete(&queue.names.queue, &owner(&queue), &Confirmed)
         .await
         .unwrap();
 }
@@ -147,7 +147,11 @@ async fn tags_determine_the_owner_of_a_queue() {
         );
     }
     client
-        .delete(&queue_of_actor.names.queue, &owner(&queue_of_other))
+        .delete(
+            &queue_of_actor.names.queue,
+            &owner(&queue_of_other),
+            &Confirmed,
+        )
         .await
         .unwrap();
     assert!(
@@ -196,7 +200,7 @@ async fn recently_deleted_name_is_reported_and_existing_queue_is_compared() {
     client.create(&queue).await.unwrap();
     assert!(serves(&check_of(&client, &queue).await));
     client
-        .delete(&queue.names.queue, &owner(&queue))
+        .delete(&queue.names.queue, &owner(&queue), &Confirmed)
         .await
         .unwrap();
     let result = client.create(&queue).await;

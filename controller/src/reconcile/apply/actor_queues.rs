@@ -13,7 +13,7 @@ use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::ownership::QueueOwner;
 
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueClient};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeletionGuard, QueueClient};
 use crate::context::Context;
 use crate::reconcile::plan::queue_removal::{is_removable, is_untagged};
 use crate::record::ActorRecord;
@@ -27,6 +27,7 @@ pub(super) struct ActorQueues<'a> {
     /// The owner as the broker records it on the actor's queues.
     pub(super) owner: QueueOwner,
     transport: &'a Transport,
+    pub(super) guard: &'a dyn DeletionGuard,
 }
 
 impl<'a> ActorQueues<'a> {
@@ -34,6 +35,7 @@ impl<'a> ActorQueues<'a> {
         context: &'a Context,
         actor: &'a ActorRecord,
         transport: &'a Transport,
+        guard: &'a dyn DeletionGuard,
     ) -> Self {
         let key = &actor.metadata.key;
         Self {
@@ -46,6 +48,7 @@ impl<'a> ActorQueues<'a> {
             },
             client: context.brokers.client(transport, &key.namespace),
             transport,
+            guard,
         }
     }
 
@@ -54,8 +57,9 @@ impl<'a> ActorQueues<'a> {
         queue: &str,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let generation = self.actor.generation;
-        let deletion = self.client.delete_if_empty(queue, &self.owner, generation);
-        deletion.await
+        self.client
+            .delete_if_empty(queue, &self.owner, generation, self.guard)
+            .await
     }
 
     /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what it was to be created

@@ -6,7 +6,7 @@ use tracing::warn;
 use super::finalizer::patch_finalizers;
 use super::remove_queue::delete_queues;
 use super::unbind::unbind;
-use super::verify_unchanged::{verify_pods_known, verify_unchanged};
+use super::verify_unchanged::PlannedState;
 use super::{foreign_fields, messages, scale_from_zero, scaling, shared};
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
@@ -77,11 +77,9 @@ pub(super) async fn delete(
         }
         NextPhase::FinalStep { queues } => queues,
     };
-    verify_unchanged(context, actor).await?;
-    if let Some(known) = &plan.known_pods {
-        verify_pods_known(context, &actor.metadata.key, known).await?;
-    }
-    if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
+    let planned = PlannedState::new(context, actor, plan.known_pods.as_deref());
+    planned.verify().await?;
+    if let Some(outcome) = delete_queues(context, actor, &plan, queues, &planned).await? {
         return Ok(outcome);
     }
     shared::clean_up(context, actor, &plan).await?;

@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::actor_queues::ActorQueues;
 use super::{messages, predecessor_pods};
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
@@ -31,10 +31,11 @@ pub(super) async fn delete_queues(
     actor: &ActorRecord,
     plan: &Deletion,
     queues: &[QueueRemoval],
+    guard: &dyn DeletionGuard,
 ) -> Result<Option<Outcome>, Error> {
     let (mut blocker, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
-        match delete_queue(context, actor, plan, removal).await {
+        match delete_queue(context, actor, plan, removal, guard).await {
             Ok(RemovalProgress::Done) => {}
             // Messages have arrived in the meantime, which the next reconcile counts, or something else consumes.
             Ok(RemovalProgress::InUse) => {
@@ -68,6 +69,7 @@ async fn delete_queue(
     actor: &ActorRecord,
     plan: &Deletion,
     removal: &QueueRemoval,
+    guard: &dyn DeletionGuard,
 ) -> Result<RemovalProgress, StepError> {
     let queue = &removal.queue;
     let problem = format!("queue {} cannot be deleted", queue.name);
@@ -89,7 +91,7 @@ async fn delete_queue(
         context.events.publish(actor, EventReason::QueueLeft, &text);
         return Ok(RemovalProgress::Done);
     }
-    let queues = ActorQueues::new(context, actor, transport);
+    let queues = ActorQueues::new(context, actor, transport, guard);
     if removal.evidence == QueueEvidence::MaybeCreated {
         return Ok(remove_unrecorded_queue(&queues, queue).await);
     }
@@ -164,7 +166,11 @@ async fn delete_with_messages(
     queue: &QueueStatus,
 ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
     let depth = messages::count(&*queues.client, &queue.name).await;
-    match queues.client.delete(&queue.name, &queues.owner).await? {
+    match queues
+        .client
+        .delete(&queue.name, &queues.owner, queues.guard)
+        .await?
+    {
         DeleteOutcome::Deleted => {
             messages::report_deleted_messages(queues.context, queues.actor, queue, depth).await;
             Ok(DeleteIfEmptyOutcome::Deleted)

@@ -9,9 +9,9 @@ use asya_shared::api::QueueStatus;
 use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
-use super::verify_unchanged::{verify_pods_known, verify_unchanged};
+use super::verify_unchanged::PlannedState;
 use crate::broker::health::RecheckReason;
-use crate::broker::{Count, DeleteIfEmptyOutcome};
+use crate::broker::{Count, DeleteIfEmptyOutcome, DeletionGuard};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
@@ -40,17 +40,14 @@ pub(super) async fn check(
         checked.recheck_after = Some(wait);
         return Ok(checked);
     }
-    if !queues.is_empty() {
-        verify_unchanged(context, actor).await?;
-        verify_pods_known(context, &actor.metadata.key, &known_pods).await?;
-    }
+    let planned = PlannedState::new(context, actor, Some(&known_pods));
     let (count, mut sooner) = (queues.len() + never_verified.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
             continue;
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
-        let queues = ActorQueues::new(context, actor, transport);
+        let queues = ActorQueues::new(context, actor, transport, &planned);
         let unrecorded = context.unrecorded_queues.created_as(key, &queue);
         match queues.delete_retired(&queue, unrecorded.as_ref()).await {
             Ok(DeleteIfEmptyOutcome::Deleted) => {
@@ -73,7 +70,7 @@ pub(super) async fn check(
             }
             Ok(DeleteIfEmptyOutcome::InUse) => {}
             Ok(DeleteIfEmptyOutcome::Recheck(wait)) => sooner = Some(earlier(sooner, wait)),
-            Err(error) => match error.limiter_delay() {
+            Err(error) => match error.not_called_delay() {
                 Some(wait) => sooner = Some(earlier(sooner, wait)),
                 None => {
                     debug!(queue = name, transport = transport_name, %error, "cannot check retired queue");
@@ -82,7 +79,7 @@ pub(super) async fn check(
         }
     }
     for queue in never_verified {
-        if is_absent(context, actor, &queue).await {
+        if is_absent(context, actor, &queue, &planned).await {
             checked.forgettable.push(queue);
         }
     }
@@ -105,11 +102,16 @@ pub(super) async fn check(
 }
 
 /// Whether neither the queue nor a dead letter queue of it exists: those are created first.
-async fn is_absent(context: &Context, actor: &ActorRecord, queue: &QueueStatus) -> bool {
+async fn is_absent(
+    context: &Context,
+    actor: &ActorRecord,
+    queue: &QueueStatus,
+    guard: &dyn DeletionGuard,
+) -> bool {
     let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
         return false;
     };
-    let queues = ActorQueues::new(context, actor, transport);
+    let queues = ActorQueues::new(context, actor, transport, guard);
     let mut names = queues.dead_letters_of(queue);
     names.push(queue.name.clone());
     let counts = queues.client.depths(&names).await;

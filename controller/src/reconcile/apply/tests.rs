@@ -2,6 +2,7 @@ mod autoscaler_handoff;
 mod empty_queues;
 mod events;
 mod impersonation;
+mod planned_state;
 mod preconditions;
 mod shared;
 mod template_handoff;
@@ -15,6 +16,7 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
+use super::verify_unchanged::PlannedState;
 use super::{apply, evict, retired, rollout, standalone, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
@@ -359,24 +361,6 @@ async fn retired_queues_are_not_checked_before_they_are_due() {
     assert!(!recheck_after.is_zero() && recheck_after <= wait);
 }
 
-/// QUE-30
-#[tokio::test]
-async fn retired_queue_is_kept_if_the_actor_has_changed_at_the_api_server() {
-    let context = context_with(|request| {
-        let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
-        let current = actor(&json!({"generation": 7}), &retained, &json!({}));
-        (request == format!("GET {ACTOR}")).then_some((200, current))
-    });
-    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let queue = QueueStatus {
-        transport: "other".to_owned(),
-        name: "asya-a".to_owned(),
-        ..QueueStatus::default()
-    };
-    let result = retired::check(&context, &observed.actor, check(queue)).await;
-    assert!(matches!(result, Err(Error::Stale(_))), "{result:?}");
-}
-
 /// SAFE-36
 #[tokio::test]
 async fn only_updates_caused_by_the_installation_wait_for_a_slot() {
@@ -436,13 +420,9 @@ async fn queue_is_kept_while_the_api_server_has_a_pod_that_the_watch_has_not_rep
         1,
         "the next reconcile waits for it"
     );
-    let queue = QueueStatus {
-        transport: "other".to_owned(),
-        name: "asya-a".to_owned(),
-        ..QueueStatus::default()
-    };
     let context = context_with(responses);
-    let result = retired::check(&context, &observed.actor, check(queue)).await;
+    let planned = PlannedState::new(&context, &observed.actor, Some(&[]));
+    let result = planned.verify().await;
     assert!(
         matches!(result, Err(Error::Stale("the pods"))),
         "{result:?}"

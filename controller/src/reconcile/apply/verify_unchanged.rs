@@ -3,20 +3,76 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::names::label;
+use futures::FutureExt;
 use kube::Api;
 use kube::api::ListParams;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use crate::broker::{BrokerError, BrokerResponse, DeletionGuard};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
 
-/// Fails if the actor has changed. The next reconcile plans with what was just read, even if the watch is still behind.
-pub(super) async fn verify_unchanged(
-    context: &Context,
-    planned: &ActorRecord,
-) -> Result<(), Error> {
+/// How long what was verified may be acted upon, counted from the request: the API server may have read it that early
+/// (QUE-30).
+const VALID_FOR: Duration = Duration::from_secs(3);
+/// How long it is not read again, so that an actor's queues share a verification.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+
+/// What a plan assumed of an actor and its pods.
+pub(super) struct PlannedState<'a> {
+    context: &'a Context,
+    actor: &'a ActorRecord,
+    /// The actor's pods, if the plan depends on them.
+    known_pods: Option<&'a [Arc<PodRecord>]>,
+    verified_at: Mutex<Option<Instant>>,
+}
+
+impl<'a> PlannedState<'a> {
+    pub(super) fn new(
+        context: &'a Context,
+        actor: &'a ActorRecord,
+        known_pods: Option<&'a [Arc<PodRecord>]>,
+    ) -> Self {
+        Self {
+            context,
+            actor,
+            known_pods,
+            verified_at: Mutex::default(),
+        }
+    }
+
+    /// Returns until when the plan may be acted upon. Fails if the actor has changed or has a pod that the plan did not
+    /// know. The next reconcile plans with what was just read, even if the watch is still behind.
+    pub(super) async fn verify(&self) -> Result<Instant, Error> {
+        let known = *self.verified_at.lock();
+        if let Some(at) = known.filter(|at| at.elapsed() < FRESH_FOR) {
+            return Ok(at + VALID_FOR);
+        }
+        let started = Instant::now();
+        verify_unchanged(self.context, self.actor).await?;
+        if let Some(pods) = self.known_pods {
+            verify_pods_known(self.context, &self.actor.metadata.key, pods).await?;
+        }
+        *self.verified_at.lock() = Some(started);
+        Ok(started + VALID_FOR)
+    }
+}
+
+impl DeletionGuard for PlannedState<'_> {
+    fn confirm(&self) -> BrokerResponse<'_, Instant> {
+        let unconfirmed = |error: Error| BrokerError::Unconfirmed(error.to_string());
+        self.verify()
+            .map(move |result| result.map_err(unconfirmed))
+            .boxed()
+    }
+}
+
+async fn verify_unchanged(context: &Context, planned: &ActorRecord) -> Result<(), Error> {
     let key = &planned.metadata.key;
     let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let current = api.get_opt(&key.name).await.map_err(Error::Api)?;
@@ -37,8 +93,7 @@ pub(super) async fn verify_unchanged(
     }
 }
 
-/// Fails if the actor has a pod that the plan did not know. The next reconcile plans with it.
-pub(super) async fn verify_pods_known(
+async fn verify_pods_known(
     context: &Context,
     actor: &Key,
     known: &[Arc<PodRecord>],

@@ -15,9 +15,9 @@ pub fn unusable_transport_fault(failure: &str, unusable: &TransportUnusable) -> 
     )
 }
 
-/// The error of a broker call. A busy limiter is not a fault of the actor.
+/// The error of a broker call. If the broker was not called, that is not a fault of the actor.
 pub fn broker_step_error(failure: &str, error: &BrokerError) -> StepError {
-    if let Some(wait) = error.limiter_delay() {
+    if let Some(wait) = error.not_called_delay() {
         return Error::Busy(error.to_string(), wait).into();
     }
     let requeue = match error.requeue() {

@@ -356,6 +356,13 @@ pub struct TargetPods {
 }
 
 impl TargetPods {
+    /// When the newest of these pods was created, by the API server's clock.
+    pub fn newest(&self) -> Option<Time> {
+        let labelled = self.labelled.iter().map(|pod| &pod.created);
+        let uninjected = self.uninjected.iter().map(|pod| &pod.created);
+        labelled.chain(uninjected).flatten().max().cloned()
+    }
+
     /// Number of pods that are not terminating.
     pub fn active_count(&self) -> i32 {
         let labelled = self.labelled.iter().map(|pod| pod.metadata.deleting);

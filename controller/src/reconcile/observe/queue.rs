@@ -66,7 +66,7 @@ pub(super) fn classify_failure(
     verified: bool,
     error: BrokerError,
 ) -> (ObservedQueue, Option<BrokerError>) {
-    if error.limiter_delay().is_some() {
+    if error.not_called_delay().is_some() {
         return (ObservedQueue::Deferred(error.requeue()), None);
     }
     if !verified || !error.is_transient() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_shared::inject::bound::ProbeResult;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
@@ -16,7 +16,10 @@ use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
 use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
-const WEBHOOK_LAG: Duration = Duration::from_secs(20);
+const WEBHOOK_LAG: SignedDuration = SignedDuration::from_secs(20);
+
+/// How far our clock may be behind the API server's.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long after an admitted probe every replica of the webhook has read it from the status. A dry run reaches only
 /// one of them, and a pod that another does not inject would have to be replaced again.
@@ -133,8 +136,12 @@ impl ProbeParams {
 
     /// Whether the webhook may not have read the latest status yet.
     fn webhook_may_lag(&self, now: Timestamp) -> bool {
-        let last = self.status_since;
-        last.is_some_and(|last| now.duration_since(last).unsigned_abs() < WEBHOOK_LAG)
+        let Some(last) = self.status_since else {
+            return false;
+        };
+        // It may be a time of the API server's clock, which may be ahead of ours.
+        let age = now.duration_since(last);
+        (-MAX_CLOCK_SKEW..WEBHOOK_LAG).contains(&age)
     }
 
     /// What a dry run that failed shows, and whether the next one may soon pass.
@@ -352,6 +359,14 @@ mod tests {
                 earlier(),
                 1,
                 true,
+            ),
+            (ProbeFailure::NotInjected("no".to_owned()), None, 20, false),
+            (ProbeFailure::NotInjected("no".to_owned()), None, -300, true),
+            (
+                ProbeFailure::NotInjected("no".to_owned()),
+                None,
+                -301,
+                false,
             ),
             (ProbeFailure::NotInjected("no".to_owned()), None, 60, false),
             (ProbeFailure::NotCalled("no".to_owned()), None, 1, true),

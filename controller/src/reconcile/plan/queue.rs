@@ -107,9 +107,9 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
     }
 }
 
-/// The state of a queue whose creation or update failed. Being throttled by the limiter is not a fault.
+/// The state of a queue whose creation or update failed. If the broker was not called, that is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
-    if error.limiter_delay().is_some() {
+    if error.not_called_delay().is_some() {
         QueueState::Deferred(error.requeue())
     } else {
         QueueState::Fault(error.fault())

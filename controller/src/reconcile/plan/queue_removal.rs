@@ -75,9 +75,9 @@ pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
 const MAX_FAILURES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Whether the broker failed. A call that our own limiter delayed has not reached it.
+/// Whether the broker failed. It has not if it was not called.
 pub fn is_failure(error: &BrokerError) -> bool {
-    error.limiter_delay().is_none()
+    error.not_called_delay().is_none()
 }
 
 /// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has
@@ -89,7 +89,7 @@ pub fn after_unrecorded_removal(
     match removed {
         Ok(DeleteIfEmptyOutcome::Recheck(delay)) => RemovalProgress::Recheck(delay),
         Ok(_) => RemovalProgress::Done,
-        Err(error) => match error.limiter_delay() {
+        Err(error) => match error.not_called_delay() {
             Some(delay) => RemovalProgress::Recheck(delay),
             None if failures < MAX_FAILURES => RemovalProgress::Recheck(RETRY_AFTER),
             None => RemovalProgress::Done,

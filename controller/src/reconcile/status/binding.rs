@@ -32,6 +32,7 @@ use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
@@ -170,12 +171,15 @@ fn bound_since(
         Some(Ok(_)) | None => false,
     };
     let can_bind = outcome.can_bind && binding.target.is_some();
-    // Second precision, like the creation time of pods.
-    let now = to_the_second(now);
+    // Second precision, like the creation time of pods. If our clock is behind the API server's, pods that exist already
+    // must not count as created after the binding.
+    let pods = binding.pods.as_ref().and_then(TargetPods::newest);
+    let seen = pods.max(observed.actor.created.clone());
+    let now = Some(Time(to_the_second(now))).max(seen);
     match previous {
         _ if refused => None,
         Some(since) => Some(since),
-        None => can_bind.then_some(Time(now)),
+        None => now.filter(|_| can_bind),
     }
 }
 

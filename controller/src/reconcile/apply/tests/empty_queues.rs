@@ -6,17 +6,19 @@ use std::sync::Arc;
 use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::QueueOwner;
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::broker::{
-    BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, QueueClient,
-    QueueObservation, ReadyQueue,
+    BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard,
+    QueueClient, QueueObservation, ReadyQueue,
 };
 use crate::reconcile::apply::actor_queues::ActorQueues;
 use crate::reconcile::apply::messages;
-use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::reconcile::apply::tests::ACTOR;
+use crate::reconcile::apply::verify_unchanged::PlannedState;
+use crate::reconcile::tests::fixtures::{actor, context_with, observed, spec};
 
 /// Records the generations for which empty queues are to be deleted, and answers nothing else.
 #[derive(Default)]
@@ -35,7 +37,12 @@ impl QueueClient for Recorder {
         pending().boxed()
     }
 
-    fn delete<'a>(&'a self, _: &'a str, _: &'a QueueOwner) -> BrokerResponse<'a, DeleteOutcome> {
+    fn delete<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a QueueOwner,
+        _: &'a dyn DeletionGuard,
+    ) -> BrokerResponse<'a, DeleteOutcome> {
         pending().boxed()
     }
 
@@ -44,9 +51,11 @@ impl QueueClient for Recorder {
         _: &'a str,
         _: &'a QueueOwner,
         generation: i64,
+        guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.0.lock().push(generation);
-        async { Ok(DeleteIfEmptyOutcome::Deleted) }.boxed()
+        let confirmed = guard.confirm();
+        confirmed.map_ok(|_| DeleteIfEmptyOutcome::Deleted).boxed()
     }
 
     fn observe_many<'a>(&'a self, _: &'a [ActorQueue]) -> BrokerResponses<'a, QueueObservation> {
@@ -58,18 +67,23 @@ impl QueueClient for Recorder {
     }
 }
 
-/// QUE-13
+/// QUE-13, QUE-30: confirmed for each deletion, and counted as empty for the generation of its actor.
 #[tokio::test]
-async fn queue_is_counted_as_empty_for_the_generation_of_its_actor() {
-    let context = context();
+async fn empty_queue_is_deleted_for_the_generation_of_an_actor_that_has_not_changed() {
+    let context = context_with(|request| {
+        let current = actor(&json!({"generation": 4}), &spec(&json!({})), &json!({}));
+        (request == format!("GET {ACTOR}")).then_some((200, current))
+    });
     let recorder = Arc::new(Recorder::default());
-    for generation in [3, 4] {
+    for (generation, is_current) in [(3, false), (4, true)] {
         let metadata = json!({"generation": generation});
         let observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
         let transport = &observed.desired.as_ref().unwrap().transport;
-        let mut queues = ActorQueues::new(&context, &observed.actor, transport);
+        let planned = PlannedState::new(&context, &observed.actor, None);
+        let mut queues = ActorQueues::new(&context, &observed.actor, transport, &planned);
         queues.client = recorder.clone();
-        queues.delete_if_empty("asya-a").await.unwrap();
+        let removed = queues.delete_if_empty("asya-a").await;
+        assert_eq!(removed.is_ok(), is_current, "{removed:?}");
     }
     assert_eq!(*recorder.0.lock(), [3, 4]);
 }

@@ -1,7 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State, TemplateStatus};
 use asya_shared::resolve::{Related, Resolution, resolver};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -17,6 +19,7 @@ use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::status::active::active_report;
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, record};
+use crate::record::ActorRecord;
 use crate::scaling::tests::fixtures::scaled_object;
 use crate::telemetry::events::EventReason;
 
@@ -243,6 +246,40 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
         status.bound_since.is_some(),
         "its first pod must be injected (BIND-40)"
     );
+}
+
+/// BIND-3, ROLL-5: our clock is behind the API server's.
+#[test]
+fn binding_is_not_effective_before_the_pods_and_the_actor_that_exist_already() {
+    let pod = |created: &str| {
+        json!({"metadata": {
+            "name": "p", "namespace": "ns", "uid": created, "resourceVersion": "1", "creationTimestamp": created,
+        }})
+    };
+    let pods = |uninjected: &[&str]| TargetPods {
+        uninjected: uninjected.iter().map(|it| record(&pod(it))).collect(),
+        ..TargetPods::default()
+    };
+    let (now, earlier, later) = (
+        "2026-01-01T00:01:00Z",
+        "2026-01-01T00:00:10Z",
+        "2026-01-01T00:02:12Z",
+    );
+    for (actor_created, pods, expected) in [
+        (None, None, now),
+        (Some(earlier), Some(pods(&[earlier])), now),
+        (Some(earlier), Some(pods(&[earlier, later])), later),
+        (Some(later), None, later),
+    ] {
+        let mut inputs = bound(&json!({}), &AsyncActorStatus::default());
+        inputs.0.actor = Arc::new(ActorRecord {
+            created: actor_created.map(|it| Time(it.parse().unwrap())),
+            ..ActorRecord::clone(&inputs.0.actor)
+        });
+        inputs.1.pods = pods;
+        let since = status_of(&inputs).bound_since.unwrap();
+        assert_eq!(since.0, expected.parse().unwrap(), "{actor_created:?}");
+    }
 }
 
 /// BIND-3: what waits for the binding, or for the result of a probe, goes on at once, and only once.
