@@ -47,7 +47,8 @@ pub(super) async fn remove_leftover_sidecar(
     else {
         return Ok(None);
     };
-    if let Some(pod) = plan::unbind::leftover_eviction(&unbinding, last_eviction, now)
+    if let Some(pod) =
+        plan::unbind::leftover_eviction(&unbinding, &deleted.actor_uid, last_eviction, now)
         && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
     {
         context.deleted_bindings.record_eviction(key, now);

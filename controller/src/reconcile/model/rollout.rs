@@ -47,6 +47,8 @@ pub struct TargetObject {
     pub roll_value: Option<String>,
     /// Our containers are in its pod template (BIND-50). Set only for an actor being deleted.
     pub in_template: bool,
+    /// The sidecar that its pod template contains, whoever put it there.
+    pub template_sidecar: Option<TemplateSidecar>,
     /// It carries our autoscaler handoff annotation (SO-5).
     pub handed_off: bool,
     /// It carries our annotation with the name of the binding actor (BIND-47).
@@ -69,6 +71,26 @@ pub struct TargetObject {
     pub requests_gpus: bool,
 }
 
+/// A sidecar in a pod template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateSidecar {
+    /// UID of its actor.
+    pub actor: Box<str>,
+    /// We own fields of the template, so giving them up may remove it.
+    pub is_ours: bool,
+}
+
+impl TemplateSidecar {
+    fn of(body: &Value) -> Option<Self> {
+        let annotations = template(body)?.pointer("/metadata/annotations")?;
+        let actor = annotations.get(annotation::INJECTED_BY)?.as_str()?;
+        Some(Self {
+            actor: actor.into(),
+            is_ours: is_written_by(body, manager::TEMPLATE),
+        })
+    }
+}
+
 impl TargetObject {
     /// Reads an object; `annotated` is the path of the annotations that contain ours.
     pub fn from_body(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
@@ -89,6 +111,7 @@ impl TargetObject {
         Self {
             object: object.clone(),
             roll_value,
+            template_sidecar: TemplateSidecar::of(body),
             requests_gpus: template(body).is_some_and(requests_gpus),
             handed_off: is_handed_off(body),
             has_actor_annotation: is_written_by(body, manager::BINDING),
@@ -103,6 +126,17 @@ impl TargetObject {
             needs_eviction: strategy.needs_eviction,
             ..Self::default()
         }
+    }
+
+    /// The sidecar of the actor with this UID in its pod template, whoever put it there.
+    pub fn sidecar_of(&self, actor: &str) -> Option<&TemplateSidecar> {
+        let sidecar = self.template_sidecar.as_ref();
+        sidecar.filter(|it| *it.actor == *actor)
+    }
+
+    /// Whether what we wrote for the actor with this UID is in its pod template.
+    pub fn has_template_fields_of(&self, actor: &str) -> bool {
+        self.in_template || self.sidecar_of(actor).is_some_and(|it| it.is_ours)
     }
 
     /// Ignores the annotations, which are those of the older actor that binds this target: only our fields of the pod

@@ -300,6 +300,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
     let since_last_action = acted_at.and_then(|time| now.duration_since(time).try_into().ok());
     let deleted_at = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::UnbindInputs {
+        actor: &observed.actor.metadata.uid,
         skip: unbinding.skip,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,

@@ -28,6 +28,8 @@ const LATE_EVICTION_INTERVAL: Duration = Duration::from_secs(30);
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
 pub struct UnbindInputs<'a> {
+    /// UID of the actor.
+    pub actor: &'a str,
     /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
@@ -98,13 +100,13 @@ impl UnbindParams {
             return Self::default();
         };
         let writes = matches!(step, UnbindStep::GiveUp | UnbindStep::ChangeValue);
-        let objects = |is: fn(&TargetObject) -> bool| {
-            let all = unbinding.objects.iter().filter(move |object| is(object));
-            all.map(|it| it.object.clone())
-        };
-        let template = objects(|it| it.in_template)
-            .next()
+        let actor = &*observed.actor.metadata.uid;
+        let mut objects = unbinding.objects.iter();
+        let template = objects
+            .find(|it| it.has_template_fields_of(actor))
             .filter(|_| *step == UnbindStep::GiveUp);
+        let actor_annotated = unbinding.objects.iter();
+        let actor_annotated = actor_annotated.filter(|it| it.has_actor_annotation);
         let annotated = unbinding
             .objects
             .iter()
@@ -118,8 +120,8 @@ impl UnbindParams {
                 .cloned()
                 .collect(),
             annotations: roll.filter(|_| template.is_none() || annotated),
-            template,
-            actor_annotated: objects(|it| it.has_actor_annotation).collect(),
+            template: template.map(|it| it.object.clone()),
+            actor_annotated: actor_annotated.map(|it| it.object.clone()).collect(),
             reported: is_reported(observed, Reason::UnbindBlocked),
         }
     }
@@ -145,10 +147,11 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let fields_given_up = inputs
         .since_last_action
         .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
-    let has_ours = |object: &TargetObject| {
-        object.roll_value.is_some() || object.in_template || object.handed_off
-    };
-    let annotated = !fields_given_up && inputs.objects.iter().any(has_ours);
+    let mut objects = inputs.objects.iter();
+    let has_template_fields = objects.any(|it| it.has_template_fields_of(inputs.actor));
+    let mut objects = inputs.objects.iter();
+    let has_annotation = objects.any(|it| it.roll_value.is_some() || it.handed_off);
+    let annotated = !fields_given_up && (has_annotation || has_template_fields);
     let is_starting = inputs
         .since_last_action
         .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
@@ -182,6 +185,12 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if is_starting || inputs.has_terminating {
         return UnbindStep::Wait(PROGRESS_INTERVAL);
     }
+    if has_template_fields {
+        return UnbindStep::GiveUp;
+    }
+    if let Some(text) = describe_foreign_sidecar(inputs) {
+        return UnbindStep::Blocked(text, RECHECK_INTERVAL);
+    }
     match inputs.availability {
         None => without_target(inputs),
         Some(availability) if availability.has_terminating => UnbindStep::Wait(PROGRESS_INTERVAL),
@@ -193,6 +202,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
 /// removal would replace them.
 pub fn leftover_eviction(
     unbinding: &ObservedUnbinding,
+    actor: &str,
     last_eviction: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<PodToReplace> {
@@ -202,6 +212,7 @@ pub fn leftover_eviction(
         return None;
     }
     let step = decide(&UnbindInputs {
+        actor,
         skip: false,
         pods: &unbinding.pods,
         has_terminating: unbinding.has_terminating,
@@ -220,6 +231,18 @@ pub fn leftover_eviction(
         UnbindStep::Evict(pod) => Some(pod),
         _ => None,
     }
+}
+
+/// Why evictions would not help: our fields are given up, and the pod template has the sidecar all the same, as a
+/// template that was exported to Git does.
+fn describe_foreign_sidecar(inputs: &UnbindInputs<'_>) -> Option<String> {
+    let mut objects = inputs.objects.iter();
+    let object = objects.find(|it| it.sidecar_of(inputs.actor).is_some())?;
+    Some(format!(
+        "{}: another field manager keeps the sidecar in its pod template, so new pods would get it again; remove the \
+         containers, volumes, labels and annotations of Asya from its manifest",
+        object.object
+    ))
 }
 
 /// Pods of a target that no longer exists usually go with it. Those that stay are not evicted: nothing says whether a

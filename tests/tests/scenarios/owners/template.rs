@@ -394,6 +394,53 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
     .await;
 }
 
+/// BIND-44, BIND-50: evicted pods would get the sidecar again, without end.
+#[tokio::test]
+async fn exported_template_keeps_the_sidecar_and_its_pods_until_its_manifest_is_changed() {
+    Scenario::run("template-exported", async |scenario| {
+        let client = somebody(scenario);
+        client
+            .create(DEPLOYMENT, &manifest("model", Some(2)))
+            .await?;
+        let before = template(&client).await?;
+        let name = bind_all(scenario).await?;
+        let deployments = client.api(DEPLOYMENT);
+        let sync = async |template: Value| {
+            let manifest = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "model"},
+                "spec": {"template": template},
+            });
+            let params = PatchParams::apply("argocd").force();
+            deployments
+                .patch("model", &params, &Patch::Apply(&manifest))
+                .await
+        };
+        sync(template(&client).await?).await?;
+        let uids = async || -> Result<Vec<Value>> {
+            let pods = client.list(Kind::POD).await?;
+            let uids = pods.iter().map(|pod| pod["metadata"]["uid"].clone());
+            Ok(uids.collect())
+        };
+        let exported = uids().await?;
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        let text = "Deployment/model: another field manager keeps the sidecar in its pod template";
+        let blocked = |status: &Value| {
+            let texts = status["conditions"].to_string();
+            condition(status, "Ready") == ("False", "UnbindBlocked") && texts.contains(text)
+        };
+        status_is(scenario, &name, "it is blocked", SOON, blocked).await?;
+        assert_eq!(uids().await?, exported, "no pod is evicted");
+
+        sync(before).await?;
+        scenario.actor_gone(&name, ROLLED).await?;
+        pods_have(&client, &["model"]).await
+    })
+    .await;
+}
+
 /// SAFE-39, BIND-50: a template whose pods are refused would never complete its rollout.
 #[tokio::test]
 async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room() {

@@ -9,7 +9,7 @@ use super::{RolloutQuery, TargetObject, observe};
 use crate::clock;
 use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
-use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS};
+use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TemplateSidecar};
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
@@ -90,6 +90,30 @@ fn rollout_state_is_read_from_the_workload() {
     assert!(!target_object(&set).needs_eviction && !target_object(&set).rolling);
     set["status"] = json!({"observedGeneration": 3, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1});
     assert!(target_object(&set).rolling);
+}
+
+/// BIND-44
+#[test]
+fn sidecar_in_the_pod_template_is_read_with_its_actor_and_whether_it_is_ours() {
+    let exported = |manager: &str| {
+        let annotations = json!({"asya.sh/injected-by": "actor-uid"});
+        let template =
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": []}});
+        let mut body = deployment(&json!({"template": template}), &json!({}));
+        body["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply"}]);
+        target_object(&body).template_sidecar.unwrap()
+    };
+    for (manager, is_ours) in [
+        ("asya-operator/roll", false),
+        ("asya-operator/template", true),
+    ] {
+        let actor = "actor-uid".into();
+        assert_eq!(exported(manager), TemplateSidecar { actor, is_ours });
+    }
+    assert_eq!(
+        target_object(&deployment(&json!({}), &json!({}))).template_sidecar,
+        None
+    );
 }
 
 /// ROLL-4: `spec` names the workers of each group, which an autoscaler may ignore.

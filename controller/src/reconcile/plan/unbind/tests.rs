@@ -6,7 +6,7 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::rollout::{Availability, TemplateSidecar, UnreadyPod};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 static ALL_READY: Availability = Availability {
@@ -15,6 +15,9 @@ static ALL_READY: Availability = Availability {
     has_terminating: false,
     desired_replicas: None,
 };
+
+/// UID of the actor.
+const ACTOR: &str = "actor-uid";
 
 fn pod(name: &str) -> PodToReplace {
     PodToReplace {
@@ -37,6 +40,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
     let base = UnbindInputs {
+        actor: ACTOR,
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -103,6 +107,7 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
     let deleted = Timestamp::UNIX_EPOCH;
     let decide = |seconds: i64| {
         decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods: &pods,
             has_terminating: false,
@@ -135,6 +140,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
     let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBIND_MARKER)));
     let base = UnbindInputs {
+        actor: ACTOR,
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -179,6 +185,7 @@ fn annotations_of_an_older_actor_are_kept() {
         object.keep_template_fields_only();
         assert!(!object.has_actor_annotation);
         decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods,
             has_terminating: false,
@@ -199,6 +206,62 @@ fn annotations_of_an_older_actor_are_kept() {
     assert_eq!(unbind(true, &[]), UnbindStep::GiveUp, "its own fields");
 }
 
+/// BIND-44: a template that was exported to Git with the sidecar. New pods would get it again, without end.
+#[test]
+fn no_pod_is_evicted_while_the_pod_template_contains_the_sidecar() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let decide = |sidecar: TemplateSidecar, pods: &[PodToReplace], since_last_action| {
+        let mut exported = objects(None);
+        exported[0].template_sidecar = Some(sidecar);
+        decide(&UnbindInputs {
+            actor: ACTOR,
+            skip: false,
+            pods,
+            has_terminating: false,
+            scaled_to_zero: false,
+            availability: Some(&ALL_READY),
+            previous_pods: None,
+            since: None,
+            limit: None,
+            now: Timestamp::UNIX_EPOCH,
+            method: Some(&template),
+            objects: &exported,
+            unresolved: None,
+            since_last_action,
+        })
+    };
+    let exported = |actor: &str, is_ours| TemplateSidecar {
+        actor: actor.into(),
+        is_ours,
+    };
+    let (pods, later) = ([pod("a")], Some(Duration::from_mins(1)));
+    for since_last_action in [None, later] {
+        let step = decide(exported(ACTOR, false), &pods, since_last_action);
+        let UnbindStep::Blocked(text, RECHECK_INTERVAL) = step else {
+            panic!("{step:?}");
+        };
+        assert!(
+            text.contains("another field manager keeps the sidecar"),
+            "{text}"
+        );
+    }
+    for since_last_action in [None, later] {
+        let ours = exported(ACTOR, true);
+        let step = decide(ours, &pods, since_last_action);
+        assert_eq!(
+            step,
+            UnbindStep::GiveUp,
+            "the target was read before our write"
+        );
+    }
+    let without_pods = decide(exported(ACTOR, false), &[], later);
+    assert_eq!(without_pods, UnbindStep::Done);
+    for is_ours in [false, true] {
+        let of_another = decide(exported("another", is_ours), &pods, later);
+        assert_eq!(of_another, UnbindStep::Evict(pod("a")));
+    }
+}
+
 /// BIND-43, BIND-50
 #[test]
 fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
@@ -206,6 +269,7 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let (pods, mut in_place) = ([pod("a")], objects(None));
     in_place[0].in_template = true;
     let base = UnbindInputs {
+        actor: ACTOR,
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -247,6 +311,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
     let (pods, mut paused) = ([pod("a")], objects(Some("x")));
     paused[0].paused = true;
     let base = UnbindInputs {
+        actor: ACTOR,
         skip: false,
         pods: &pods,
         has_terminating: false,
@@ -278,6 +343,7 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
     }];
     let pods = [pod("a")];
     let inputs = |pods| UnbindInputs {
+        actor: ACTOR,
         skip: false,
         pods,
         has_terminating: false,
@@ -309,6 +375,7 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
     };
     let decide = |availability: &Availability, since: i64| {
         decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods: &pods,
             has_terminating: false,
@@ -377,6 +444,7 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
         ),
     ] {
         let step = decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods,
             has_terminating,
@@ -405,6 +473,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let (annotated, plain) = (objects(Some("x")), objects(None));
     let step = |objects: &[TargetObject], last_action: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods: &[],
             has_terminating: false,
@@ -437,6 +506,7 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
     let decide = |objects: &[TargetObject], last_action| {
         decide(&UnbindInputs {
+            actor: ACTOR,
             skip: false,
             pods: &[],
             has_terminating: false,
