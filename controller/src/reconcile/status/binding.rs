@@ -171,8 +171,8 @@ fn bound_since(
         Some(Ok(_)) | None => false,
     };
     let can_bind = outcome.can_bind && binding.target.is_some();
-    // Second precision, like the creation time of pods. If our clock is behind the API server's, pods that exist already
-    // must not count as created after the binding.
+    // Second precision, like the creation time of pods. If our clock is behind the API server's, pods that exist
+    // already must not count as created after the binding.
     let pods = binding.pods.as_ref().and_then(TargetPods::newest);
     let seen = pods.max(observed.actor.created.clone());
     let now = Some(Time(to_the_second(now))).max(seen);

@@ -1,4 +1,5 @@
 mod leftover;
+mod template;
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::rollout::{Availability, TemplateSidecar, UnreadyPod};
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 static ALL_READY: Availability = Availability {
@@ -204,104 +205,6 @@ fn annotations_of_an_older_actor_are_kept() {
     assert_eq!(unbind(false, &[]), UnbindStep::Done);
     assert_eq!(unbind(false, &[pod("a")]), UnbindStep::Evict(pod("a")));
     assert_eq!(unbind(true, &[]), UnbindStep::GiveUp, "its own fields");
-}
-
-/// BIND-44: a template that was exported to Git with the sidecar. New pods would get it again, without end.
-#[test]
-fn no_pod_is_evicted_while_the_pod_template_contains_the_sidecar() {
-    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let decide = |sidecar: TemplateSidecar, pods: &[PodToReplace], since_last_action| {
-        let mut exported = objects(None);
-        exported[0].template_sidecar = Some(sidecar);
-        decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
-            pods,
-            has_terminating: false,
-            scaled_to_zero: false,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
-            method: Some(&template),
-            objects: &exported,
-            unresolved: None,
-            since_last_action,
-        })
-    };
-    let exported = |actor: &str, is_ours| TemplateSidecar {
-        actor: actor.into(),
-        is_ours,
-    };
-    let (pods, later) = ([pod("a")], Some(Duration::from_mins(1)));
-    for since_last_action in [None, later] {
-        let step = decide(exported(ACTOR, false), &pods, since_last_action);
-        let UnbindStep::Blocked(text, RECHECK_INTERVAL) = step else {
-            panic!("{step:?}");
-        };
-        assert!(
-            text.contains("another field manager keeps the sidecar"),
-            "{text}"
-        );
-    }
-    for since_last_action in [None, later] {
-        let ours = exported(ACTOR, true);
-        let step = decide(ours, &pods, since_last_action);
-        assert_eq!(
-            step,
-            UnbindStep::GiveUp,
-            "the target was read before our write"
-        );
-    }
-    let without_pods = decide(exported(ACTOR, false), &[], later);
-    assert_eq!(without_pods, UnbindStep::Done);
-    for is_ours in [false, true] {
-        let of_another = decide(exported("another", is_ours), &pods, later);
-        assert_eq!(of_another, UnbindStep::Evict(pod("a")));
-    }
-}
-
-/// BIND-43, BIND-50
-#[test]
-fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
-    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut in_place) = ([pod("a")], objects(None));
-    in_place[0].in_template = true;
-    let base = UnbindInputs {
-        actor: ACTOR,
-        skip: false,
-        pods: &pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
-        method: Some(&template),
-        objects: &in_place,
-        unresolved: None,
-        since_last_action: None,
-    };
-    assert_eq!(decide(&base), UnbindStep::GiveUp);
-    let without_pods = UnbindInputs {
-        pods: &[],
-        ..base.clone()
-    };
-    assert_eq!(
-        decide(&without_pods),
-        UnbindStep::GiveUp,
-        "at zero replicas"
-    );
-    let mut rolling = objects(None);
-    rolling[0].rolling = true;
-    let given_up = UnbindInputs {
-        objects: &rolling,
-        since_last_action: Some(Duration::from_secs(1)),
-        ..base
-    };
-    assert!(matches!(decide(&given_up), UnbindStep::Wait(_)));
 }
 
 /// BIND-44
