@@ -293,7 +293,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
         || previous.handoff_uid.is_some()
         || previous.template.is_some()
         || (matches!(unbinding.unresolved, Some(Unresolved::Forbidden(_)))
-            && previous.bound_since.is_some());
+            && (previous.bound_since.is_some() || previous.resolved_target.is_some()));
     let last_action = rollout.filter(|rollout| rollout.value == UNBIND_MARKER);
     let previous_pods = last_action.and_then(|it| it.pods);
     let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);

@@ -398,7 +398,7 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
 
 /// BIND-44
 #[test]
-fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_bound() {
+fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_written_to() {
     let unbind = |status: &Value| {
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
         let mut observed = deleting_with_status(status, &metadata, &json!({}));
@@ -411,8 +411,15 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_bound() {
         });
         deletion(&observed).unbind
     };
-    let blocked = unbind(&json!({"boundSince": "2026-01-01T00:00:00Z"}));
-    assert!(matches!(blocked, UnbindStep::Blocked(..)), "{blocked:?}");
+    // A resolved target has the annotation that names the actor, even before the queue exists (BIND-47).
+    let resolved = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    for written in [
+        json!({"boundSince": "2026-01-01T00:00:00Z"}),
+        json!({"resolvedTarget": resolved}),
+    ] {
+        let blocked = unbind(&written);
+        assert!(matches!(blocked, UnbindStep::Blocked(..)), "{blocked:?}");
+    }
     assert_eq!(unbind(&json!({})), UnbindStep::Done, "nothing was written");
 }
 
