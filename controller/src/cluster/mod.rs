@@ -11,6 +11,7 @@ pub mod keda;
 pub mod leader;
 pub mod objects;
 pub mod patch;
+pub mod pods;
 pub mod rollouts;
 pub mod store;
 pub mod watch;

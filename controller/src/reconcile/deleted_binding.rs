@@ -47,9 +47,10 @@ pub(super) async fn remove_leftover_sidecar(
     else {
         return Ok(None);
     };
-    if let Some(pod) =
-        plan::unbind::leftover_eviction(&unbinding, &deleted.actor_uid, last_eviction, now)
-        && let RolloutOutcome::Requested(..) = evict(context, key, &pod).await?
+    let next = plan::unbind::leftover_eviction(&unbinding, &deleted.actor_uid, last_eviction, now);
+    let availability = unbinding.availability.unwrap_or_default();
+    if let Some(pod) = next
+        && let RolloutOutcome::Requested(..) = evict(context, key, &pod, &availability).await?
     {
         context.deleted_bindings.record_eviction(key, now);
         info!(pod = %pod.name, "evicted: it got the sidecar when the actor was already deleted");

@@ -9,22 +9,26 @@ use kube::Api;
 use kube::api::PostParams;
 use kube::core::Status;
 
+use super::verify_unchanged::verify_availability;
 use crate::context::Context;
 use crate::fault::{Conflict, Error, Reason, Requeue, StepError};
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::plan::evict::backoff;
 use crate::record::Key;
 
-/// Requests the eviction.
+/// Requests the eviction, if the availability that it was planned with still holds.
 ///
 /// # Errors
-/// When the API server fails, or the pod has been replaced.
+/// When the API server fails, or the pod has been replaced, or another pod has changed.
 pub async fn evict(
     context: &Context,
     key: &Key,
     pod: &PodToReplace,
+    planned: &Availability,
 ) -> Result<RolloutOutcome, Error> {
+    verify_availability(context, &key.namespace, planned).await?;
     let client = context.impersonation.client_for(&key.namespace).await;
     let evicted = match client {
         Ok(client) => post_eviction(&Api::namespaced(client, &key.namespace), pod).await,

@@ -65,7 +65,9 @@ pub(super) async fn roll_out(
             }
             Ok(blocked.unwrap_or_else(|| RolloutOutcome::requested(ReplacementMethod::Annotation)))
         }
-        RolloutDecision::Act(RolloutAction::Evict(pod)) => evict(context, key, &pod).await,
+        RolloutDecision::Act(RolloutAction::Evict(pod)) => {
+            evict(context, key, &pod, &params.availability).await
+        }
     }
 }
 

@@ -35,7 +35,7 @@ use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::RolloutParams;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::template::{HandoffProbe, TemplateStep};
-use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::reconcile::tests::fixtures::{actor, context, context_with, just_read, observed, spec};
 use crate::reconcile::{reconcile, remember_outcome};
 use crate::record::Key;
 use crate::work_queue::Attempt;
@@ -306,7 +306,9 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let RolloutOutcome::Waiting(_, _, Requeue::After(backoff)) =
-            evict::evict(&context, observed.key(), &pod).await.unwrap()
+            evict::evict(&context, observed.key(), &pod, &just_read(1))
+                .await
+                .unwrap()
         else {
             panic!()
         };

@@ -47,7 +47,7 @@ pub(super) async fn unbind(
             true,
         ),
         UnbindStep::Evict(pod) => {
-            let evicted = evict(context, key, pod).await?;
+            let evicted = evict(context, key, pod, &params.availability).await?;
             let changed_target = matches!(evicted, RolloutOutcome::Requested(..));
             (Some(evicted), changed_target)
         }

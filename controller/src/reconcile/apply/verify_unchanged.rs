@@ -13,14 +13,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::broker::{BrokerError, BrokerResponse, DeletionGuard};
+use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
+use crate::reconcile::model::availability::Availability;
 use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
 
 /// How long what was verified may be acted upon, counted from the request: the API server may have read it that early
-/// (QUE-30).
+/// (QUE-30, SAFE-11).
 const VALID_FOR: Duration = Duration::from_secs(3);
-/// How long it is not read again, so that an actor's queues share a verification.
+/// How long it is not read again: an actor's queues share a verification, and most evictions need none.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// What a plan assumed of an actor and its pods.
@@ -69,6 +71,28 @@ impl DeletionGuard for PlannedState<'_> {
         self.verify()
             .map(move |result| result.map_err(unconfirmed))
             .boxed()
+    }
+}
+
+/// Fails if the pods of a target are not as they were when its availability was read, unless that was a moment ago: the
+/// broker may have answered slowly since (SAFE-11).
+pub(super) async fn verify_availability(
+    context: &Context,
+    namespace: &str,
+    planned: &Availability,
+) -> Result<(), Error> {
+    let stale = || Error::Stale("the target's pods");
+    let source = planned.source.as_ref().ok_or_else(stale)?;
+    if source.read_at.elapsed() < FRESH_FOR {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let pods = list_unfinished(&context.client, namespace, &source.pods.labels).await;
+    let current = Availability::of(&pods.map_err(Error::Api)?, &source.pods);
+    if current.has_same_pods(planned) && started.elapsed() < VALID_FOR {
+        Ok(())
+    } else {
+        Err(stale())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Types shared by observe, plan, apply and status.
 
+pub mod availability;
 pub mod binding;
 pub mod child;
 pub mod condition_types;

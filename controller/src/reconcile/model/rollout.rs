@@ -7,6 +7,7 @@ use asya_shared::roll::{UpdateStrategy, requests_gpus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
+use super::availability::Availability;
 use super::target_pods::{PodToReplace, SidecarState, TargetPodCounts};
 
 /// Path of the annotations in a workload's pod template.
@@ -160,26 +161,6 @@ fn is_written_by(body: &Value, manager: &str) -> bool {
 pub fn ray_workers(cluster: &Value) -> Option<i32> {
     let workers = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
     workers.try_into().ok()
-}
-
-/// Availability of a target's pods.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Availability {
-    /// Pods that are not terminating.
-    pub active: i32,
-    /// Those that are not ready.
-    pub unready: Vec<UnreadyPod>,
-    /// Whether a pod is terminating.
-    pub has_terminating: bool,
-    /// Replicas that the target's controllers should run, if they specify it.
-    pub desired_replicas: Option<i32>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct UnreadyPod {
-    pub name: Box<str>,
-    pub uid: Box<str>,
-    pub created: Option<Time>,
 }
 
 /// The state that is left to clean up when the actor of a binding is deleted.

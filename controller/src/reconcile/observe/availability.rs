@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use asya_shared::resolve::{Controller, GroupKind, ObjectRef, PodMatch, Target};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::ListParams;
+use asya_shared::resolve::{GroupKind, ObjectRef, Target};
+use tokio::time::Instant;
 
+use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::rollout::{Availability, TargetObject, UnreadyPod, ray_workers};
-use crate::record::{Key, UNFINISHED};
+use crate::reconcile::model::availability::{Availability, AvailabilitySource};
+use crate::reconcile::model::rollout::{TargetObject, ray_workers};
+use crate::record::Key;
 
 /// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
 pub(super) async fn observe(
@@ -20,11 +20,10 @@ pub(super) async fn observe(
     target: &Target,
     objects: &[TargetObject],
 ) -> Result<(Availability, BTreeSet<Box<str>>), Error> {
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    let params = ListParams::default()
-        .labels(&target.pods.labels.to_string())
-        .fields(UNFINISHED);
-    let pods = api.list(&params).await.map_err(Error::Api)?;
+    let read_at = Instant::now();
+    let pods = list_unfinished(&context.client, &key.namespace, &target.pods.labels)
+        .await
+        .map_err(Error::Api)?;
     let mut desired: Vec<_> = objects
         .iter()
         .filter_map(|it| it.desired_replicas)
@@ -36,12 +35,16 @@ pub(super) async fn observe(
         let body = body.await.map_err(Error::Api)?;
         desired.extend(body.as_ref().and_then(ray_workers));
     }
-    let active = pods.items.iter().map(|pod| &pod.metadata);
+    let active = pods.iter().map(|pod| &pod.metadata);
     let active = active.filter(|it| it.deletion_timestamp.is_none());
     let uids = active.filter_map(|it| it.uid.as_deref());
     let availability = Availability {
         desired_replicas: (!desired.is_empty()).then(|| desired.iter().sum()),
-        ..availability(&pods.items, &target.pods)
+        source: Some(AvailabilitySource {
+            pods: target.pods.clone(),
+            read_at,
+        }),
+        ..Availability::of(&pods, &target.pods)
     };
     Ok((availability, uids.map(Into::into).collect()))
 }
@@ -60,45 +63,6 @@ fn ray_clusters<'a>(
         .iter()
         .filter(move |object| object.group_kind() == kind);
     clusters.filter(|cluster| !objects.iter().any(|known| known.object == **cluster))
-}
-
-fn availability(pods: &[Pod], expected: &PodMatch) -> Availability {
-    let mut availability = Availability::default();
-    for pod in pods.iter().filter(|pod| belongs_to(pod, expected)) {
-        let metadata = &pod.metadata;
-        if metadata.deletion_timestamp.is_some() {
-            availability.has_terminating = true;
-            continue;
-        }
-        availability.active = availability.active.saturating_add(1);
-        if !is_ready(pod) {
-            availability.unready.push(UnreadyPod {
-                name: metadata.name.as_deref().unwrap_or_default().into(),
-                uid: metadata.uid.as_deref().unwrap_or_default().into(),
-                created: metadata.creation_timestamp.clone(),
-            });
-        }
-    }
-    availability
-}
-
-fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    let mut owners = pod.metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.controller == Some(true));
-    let owner = owner.map(|owner| Controller {
-        api_version: &owner.api_version,
-        kind: &owner.kind,
-        name: &owner.name,
-    });
-    let label = |key: &str| labels?.get(key).map(String::as_str);
-    expected.matches(label, owner.as_ref())
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 #[cfg(test)]

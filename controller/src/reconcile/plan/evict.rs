@@ -8,7 +8,7 @@ use std::time::Duration;
 use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::model::rollout::Availability;
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::target_pods::PodToReplace;
 
 /// Inputs to an eviction decision.

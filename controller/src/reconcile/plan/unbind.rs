@@ -7,11 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
 use crate::fault::Reason;
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
-use crate::reconcile::model::rollout::{
-    Availability, ObservedUnbinding, TargetObject, UNBIND_MARKER,
-};
+use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, UNBIND_MARKER};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
@@ -89,6 +88,8 @@ pub struct UnbindParams {
     pub annotations: Option<RolloutMethod>,
     /// Workloads with our annotation that names the binding actor.
     pub actor_annotated: Vec<ObjectRef>,
+    /// Of the target's pods; an eviction relies on it.
+    pub availability: Availability,
     /// An earlier reconcile has reported what blocks unbinding.
     pub reported: bool,
 }
@@ -122,6 +123,7 @@ impl UnbindParams {
             annotations: roll.filter(|_| template.is_none() || annotated),
             template: template.map(|it| it.object.clone()),
             actor_annotated: actor_annotated.map(|it| it.object.clone()).collect(),
+            availability: unbinding.availability.clone().unwrap_or_default(),
             reported: is_reported(observed, Reason::UnbindBlocked),
         }
     }

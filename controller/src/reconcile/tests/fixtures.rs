@@ -8,6 +8,7 @@ use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::binding::deleted::DeletedBindings;
 use crate::binding::lost_scaled_objects::LostScaledObjects;
@@ -29,6 +30,7 @@ use crate::cluster::workload::Workloads;
 use crate::context::{Context, Deadlines, Installation, Stores};
 use crate::pods::creation_failures::PodCreationFailures;
 use crate::reconcile::desired::desired;
+use crate::reconcile::model::availability::{Availability, AvailabilitySource};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{
@@ -329,5 +331,17 @@ pub fn target() -> Target {
     match resolver("apps", "Deployment").resolve(&object, &Related::default()) {
         Resolution::Found(target) => *target,
         other => panic!("{other:?}"),
+    }
+}
+
+/// The availability of a target with `active` ready pods, read just now.
+pub(crate) fn just_read(active: i32) -> Availability {
+    Availability {
+        active,
+        source: Some(AvailabilitySource {
+            pods: resolver("ray.io", "RayCluster").unresolved_pods("rc"),
+            read_at: Instant::now(),
+        }),
+        ..Availability::default()
     }
 }

@@ -16,7 +16,7 @@ use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::plan::template::TemplateStep;
 use crate::reconcile::plan::template::write::TemplateParams;
-use crate::reconcile::tests::fixtures::{actor, context, observed};
+use crate::reconcile::tests::fixtures::{actor, context, just_read, observed};
 use crate::record::Key;
 
 /// The path of a write, and the user that it impersonates.
@@ -108,7 +108,9 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
     scale_from_zero::scale_up(&context, "ns", &scale_up)
         .await
         .unwrap();
-    evict::evict(&context, &key, &pod("web-1")).await.unwrap();
+    evict::evict(&context, &key, &pod("web-1"), &just_read(1))
+        .await
+        .unwrap();
 
     let writes = writes.lock().unwrap();
     let paths: Vec<_> = writes.iter().map(|(path, _)| &**path).collect();

@@ -1,17 +1,23 @@
-//! Verification of a plan before a queue is deleted.
+//! Verification of a plan before a queue is deleted or a pod is evicted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::ACTOR;
+use super::{ACTOR, pod};
 use crate::broker::{BrokerError, DeletionGuard};
 use crate::fault::Error;
+use crate::reconcile::apply::evict;
 use crate::reconcile::apply::verify_unchanged::PlannedState;
-use crate::reconcile::tests::fixtures::{actor, context_of, context_with, observed, spec};
+use crate::reconcile::model::availability::Availability;
+use crate::reconcile::tests::fixtures::{
+    actor, context, context_of, context_with, just_read, observed, spec,
+};
+use crate::record::Key;
 
 fn planned() -> Value {
     actor(&json!({}), &spec(&json!({})), &json!({}))
@@ -72,4 +78,69 @@ async fn verification_is_valid_for_three_seconds_from_the_request_and_shared_for
     sleep(Duration::from_millis(200)).await;
     assert_eq!(planned.confirm().await, Ok(until + Duration::from_secs(1)));
     assert_eq!(requests.load(SeqCst), 2);
+}
+
+/// SAFE-11: the broker may have answered slowly since the pods were listed.
+#[tokio::test(start_paused = true)]
+async fn pod_is_evicted_only_while_the_availability_that_this_relies_on_holds() {
+    let worker = |name: &str, ready: &str| {
+        json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name,
+                "labels": {"ray.io/cluster": "rc", "ray.io/node-type": "worker"},
+                "ownerReferences": [
+                    {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "rc", "uid": "c", "controller": true},
+                ],
+            },
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        })
+    };
+    // Age of the list, status of the other pod now, delay of the response; then whether pods are listed again, and
+    // whether the pod is evicted.
+    for (age, status, delay, lists, evicts) in [
+        (999, "False", 0, false, true),
+        (1000, "True", 0, true, true),
+        (1000, "True", 2999, true, true),
+        (1000, "True", 3000, true, false),
+        (1000, "False", 0, true, false),
+    ] {
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let sink = Arc::clone(&requests);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            sink.lock().push(request.method().to_string());
+            let list = json!({"metadata": {}, "items": [worker("web-0", status), worker("web-1", "True")]});
+            let success = json!({"kind": "Status", "status": "Success"});
+            let answer = if request.method() == http::Method::GET {
+                list
+            } else {
+                success
+            };
+            async move {
+                sleep(Duration::from_millis(delay)).await;
+                let body = kube::client::Body::from(answer.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(http::Response::new(body))
+            }
+        });
+        let context = context_of(kube::Client::new(server, "default"));
+        let planned = just_read(2);
+        sleep(Duration::from_millis(age)).await;
+        let evicted = evict::evict(&context, &Key::new("ns", "a"), &pod("web-1"), &planned).await;
+        let row = format!("{age} {status} {delay}: {evicted:?}");
+        let expected = ["GET", "POST"].into_iter().zip([lists, evicts]);
+        let expected: Vec<_> = expected
+            .filter(|(_, sent)| *sent)
+            .map(|(method, _)| method)
+            .collect();
+        assert_eq!(*requests.lock(), expected, "{row}");
+        let is_stale = matches!(evicted, Err(Error::Stale("the target's pods")));
+        assert_eq!(is_stale, !evicts, "{row}");
+    }
+    let unread = evict::evict(
+        &context(),
+        &Key::new("ns", "a"),
+        &pod("web-1"),
+        &Availability::default(),
+    )
+    .await;
+    assert!(matches!(unread, Err(Error::Stale(_))), "{unread:?}");
 }

@@ -10,7 +10,7 @@ use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero};
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::reconcile::plan::steps::ScaleFromZero;
-use crate::reconcile::tests::fixtures::{context_with, recording_context};
+use crate::reconcile::tests::fixtures::{context_with, just_read, recording_context};
 use crate::record::Key;
 
 /// ROLL-4 (d): a StatefulSet's next pod has the same name.
@@ -18,7 +18,7 @@ use crate::record::Key;
 async fn eviction_names_the_uid_of_the_pod() {
     let success = json!({"kind": "Status", "status": "Success", "code": 201});
     let (context, bodies) = recording_context(success);
-    let evicted = evict::evict(&context, &Key::new("ns", "a"), &pod("web-1")).await;
+    let evicted = evict::evict(&context, &Key::new("ns", "a"), &pod("web-1"), &just_read(1)).await;
     assert!(evicted.is_ok());
     let bodies = bodies.lock();
     let uid = bodies[0].pointer("/deleteOptions/preconditions/uid");
@@ -64,7 +64,11 @@ async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
     let key = Key::new("ns", "a");
     let first = context.rollout_slots.eviction_rejected(&key);
     assert_ne!(context.rollout_slots.eviction_rejected(&key), first);
-    assert!(evict::evict(&context, &key, &pod("web-1")).await.is_ok());
+    assert!(
+        evict::evict(&context, &key, &pod("web-1"), &just_read(1))
+            .await
+            .is_ok()
+    );
     assert_eq!(context.rollout_slots.eviction_rejected(&key), first);
 }
 
@@ -94,7 +98,7 @@ async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
     for (expected, responses, frees_slot) in cases {
         let (context, key) = (context_with(responses), Key::new("ns", "a"));
         context.rollout_slots.acquire(&key, Timestamp::MAX);
-        let outcome = match evict::evict(&context, &key, &pod("web-1")).await {
+        let outcome = match evict::evict(&context, &key, &pod("web-1"), &just_read(1)).await {
             Ok(RolloutOutcome::Waiting(Reason::RolloutWaiting, ..)) => "waiting",
             Ok(_) => "requested",
             Err(Error::Stale(_)) => "stale",

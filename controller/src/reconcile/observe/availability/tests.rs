@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{availability, observe, ray_clusters};
+use super::{observe, ray_clusters};
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::ray_workers;
 use crate::reconcile::tests::fixtures::{context, context_with};
@@ -40,13 +41,13 @@ fn availability_counts_ready_and_unready_pods_but_not_terminating_ones() {
         pod("other-unready", "other", &unready),
         pod("other-terminating", "other", &terminating),
     ];
-    let observed = availability(&all, &expected);
+    let observed = Availability::of(&all, &expected);
     let names: Vec<_> = observed.unready.iter().map(|it| &*it.name).collect();
     assert_eq!(
         (observed.active, observed.has_terminating, names),
         (3, false, vec!["new", "unready"])
     );
-    let observed = availability(&[pod("a", "rc", &terminating)], &expected);
+    let observed = Availability::of(&[pod("a", "rc", &terminating)], &expected);
     assert_eq!((observed.active, observed.has_terminating), (0, true));
 }
 

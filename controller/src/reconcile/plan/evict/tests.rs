@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{EvictionInputs, backoff};
-use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 fn at(second: i64) -> Timestamp {
@@ -59,6 +59,7 @@ impl Row {
             active: self.active,
             has_terminating: false,
             desired_replicas: self.desired,
+            source: None,
         };
         query(&EvictionInputs {
             candidates: &self.candidates,

@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Reason;
 use crate::reconcile::contention::ContentionState;
-use crate::reconcile::model::rollout::{Availability, TargetObject};
+use crate::reconcile::model::availability::Availability;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::PodToReplace;
 
 /// Requeue delay for the progress of a rollout, which no watch reports.

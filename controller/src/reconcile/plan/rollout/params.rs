@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::inputs::{RolloutAction, RolloutDecision};
 use crate::fault::Reason;
 use crate::reconcile::contention::SpecRevision;
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 use crate::telemetry::events::EventReason;
@@ -32,6 +33,8 @@ pub struct RolloutParams {
     pub handoff_object: Option<ObjectRef>,
     /// The current revision of the specs.
     pub revision: SpecRevision,
+    /// Of the target's pods; an eviction relies on it.
+    pub availability: Availability,
     pub slot: Option<SlotChange>,
     /// The Event to publish.
     pub event: Option<(EventReason, String)>,
@@ -64,6 +67,10 @@ impl RolloutParams {
                     .map(|rollout| rollout.workload_specs_hash.clone())
                     .unwrap_or_default(),
             },
+            availability: observed
+                .rollout()
+                .map(|rollout| rollout.availability.clone())
+                .unwrap_or_default(),
             slot: slot_change(observed, decision, now),
             event: event(observed, decision),
         }

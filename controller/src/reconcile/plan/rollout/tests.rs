@@ -9,7 +9,7 @@ use super::decide;
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
-use crate::reconcile::model::rollout::Availability;
+use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::consecutive_uninjected;
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};

@@ -7,7 +7,7 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
-use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 static ALL_READY: Availability = Availability {
@@ -15,6 +15,7 @@ static ALL_READY: Availability = Availability {
     unready: Vec::new(),
     has_terminating: false,
     desired_replicas: None,
+    source: None,
 };
 
 /// UID of the actor.

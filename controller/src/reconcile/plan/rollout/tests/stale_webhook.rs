@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{DESIRED_HASH, Row, at, requested, uninjected};
 use crate::fault::Reason;
-use crate::reconcile::model::rollout::{Availability, UnreadyPod};
+use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{ACTOR, ALL_READY, objects, pod};
-use crate::reconcile::model::rollout::{
-    Availability, ObservedUnbinding, TemplateSidecar, UnreadyPod,
-};
+use crate::reconcile::model::availability::{Availability, UnreadyPod};
+use crate::reconcile::model::rollout::{ObservedUnbinding, TemplateSidecar};
 use crate::reconcile::plan::unbind::leftover_eviction;
 
 /// BIND-43: a webhook replica that was cut off injected the sidecar of an actor that was gone.

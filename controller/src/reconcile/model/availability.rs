@@ -1,0 +1,84 @@
+//! Availability of a target's pods: whether one of them may be evicted (SAFE-11).
+
+use asya_shared::resolve::{Controller, PodMatch};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::Instant;
+
+/// Availability of a target's pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Availability {
+    /// Pods that are not terminating.
+    pub active: i32,
+    /// Those that are not ready.
+    pub unready: Vec<UnreadyPod>,
+    /// Whether a pod is terminating.
+    pub has_terminating: bool,
+    /// Replicas that the target's controllers should run, if they specify it.
+    pub desired_replicas: Option<i32>,
+    /// Where this was read; `None` if it was not.
+    pub source: Option<AvailabilitySource>,
+}
+
+/// Pods whose availability was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AvailabilitySource {
+    pub pods: PodMatch,
+    /// Time of the request: the API server may have read the pods that early.
+    pub read_at: Instant,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnreadyPod {
+    pub name: Box<str>,
+    pub uid: Box<str>,
+    pub created: Option<Time>,
+}
+
+impl Availability {
+    /// Of those of `pods` that are `expected`.
+    pub fn of(pods: &[Pod], expected: &PodMatch) -> Self {
+        let mut availability = Self::default();
+        for pod in pods.iter().filter(|pod| belongs_to(pod, expected)) {
+            let metadata = &pod.metadata;
+            if metadata.deletion_timestamp.is_some() {
+                availability.has_terminating = true;
+                continue;
+            }
+            availability.active = availability.active.saturating_add(1);
+            if !is_ready(pod) {
+                availability.unready.push(UnreadyPod {
+                    name: metadata.name.as_deref().unwrap_or_default().into(),
+                    uid: metadata.uid.as_deref().unwrap_or_default().into(),
+                    created: metadata.creation_timestamp.clone(),
+                });
+            }
+        }
+        availability
+    }
+
+    /// Whether the pods are as they were.
+    pub fn has_same_pods(&self, other: &Self) -> bool {
+        (self.active, self.has_terminating) == (other.active, other.has_terminating)
+            && self.unready == other.unready
+    }
+}
+
+fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    let owner = owner.map(|owner| Controller {
+        api_version: &owner.api_version,
+        kind: &owner.kind,
+        name: &owner.name,
+    });
+    let label = |key: &str| labels?.get(key).map(String::as_str);
+    expected.matches(label, owner.as_ref())
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
