@@ -6,7 +6,7 @@ import re
 # Where it is decided and acted; what reports (status) reads what was reported before.
 DECIDES = re.compile(r"^(controller/src/(?!reconcile/(status(/|\.rs)|model/reported))|webhook/src/|shared/src/)")
 # Conditions of other objects: pods, workloads, ScaledObjects, HPAs, CRDs.
-OF_OTHERS = {"controller/src/reconcile/observe/availability.rs"}
+OF_OTHERS = {"controller/src/reconcile/model/availability.rs"}
 OTHERS = re.compile(r"^controller/src/record/(?!actor)")
 READS = re.compile(r"\.\s*conditions\b")
 

@@ -18,7 +18,7 @@ class Steering(unittest.TestCase):
         for name in [
             "controller/src/reconcile/status.rs",
             "controller/src/reconcile/status/transport.rs",
-            "controller/src/reconcile/observe/availability.rs",
+            "controller/src/reconcile/model/availability.rs",
             "controller/src/record/crd.rs",
             "tests/src/scenario.rs",
         ]:
