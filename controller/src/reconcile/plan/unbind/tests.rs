@@ -29,6 +29,26 @@ fn pod(name: &str) -> PodToReplace {
     }
 }
 
+/// Nothing is left to remove, and nothing was done yet.
+fn base() -> UnbindInputs<'static> {
+    UnbindInputs {
+        actor: ACTOR,
+        skip: false,
+        pods: &[],
+        has_terminating: false,
+        scaled_to_zero: false,
+        availability: Some(&ALL_READY),
+        previous_pods: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
+        method: None,
+        objects: &[],
+        unresolved: None,
+        since_last_action: None,
+    }
+}
+
 fn objects(value: Option<&str>) -> Vec<TargetObject> {
     vec![TargetObject {
         roll_value: value.map(str::to_owned),
@@ -42,20 +62,10 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
     let base = UnbindInputs {
-        actor: ACTOR,
-        skip: false,
         pods: &pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
         method: Some(&template),
         objects: &annotated,
-        unresolved: None,
-        since_last_action: None,
+        ..base()
     };
     assert_eq!(decide(&base), UnbindStep::GiveUp);
     let given_up = UnbindInputs {
@@ -109,20 +119,12 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
     let deleted = Timestamp::UNIX_EPOCH;
     let decide = |seconds: i64| {
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
             pods: &pods,
-            has_terminating: false,
-            scaled_to_zero: false,
             availability: None,
             previous_pods: Some(0),
             since: Some(deleted),
-            limit: None,
             now: deleted + Duration::from_secs(seconds.unsigned_abs()),
-            method: None,
-            objects: &[],
-            unresolved: None,
-            since_last_action: None,
+            ..base()
         })
     };
     assert_eq!(
@@ -142,20 +144,10 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
     let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBIND_MARKER)));
     let base = UnbindInputs {
-        actor: ACTOR,
-        skip: false,
         pods: &pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
         method: Some(&spec),
         objects: &annotated,
-        unresolved: None,
-        since_last_action: None,
+        ..base()
     };
     assert_eq!(decide(&base), UnbindStep::ChangeValue);
     let changed = UnbindInputs {
@@ -187,20 +179,9 @@ fn annotations_of_an_older_actor_are_kept() {
         object.keep_template_fields_only();
         assert!(!object.has_actor_annotation);
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
             pods,
-            has_terminating: false,
-            scaled_to_zero: false,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
-            method: None,
             objects: &[object],
-            unresolved: None,
-            since_last_action: None,
+            ..base()
         })
     };
     assert_eq!(unbind(false, &[]), UnbindStep::Done);
@@ -215,20 +196,10 @@ fn paused_target_blocks_unbinding_unless_skipped() {
     let (pods, mut paused) = ([pod("a")], objects(Some("x")));
     paused[0].paused = true;
     let base = UnbindInputs {
-        actor: ACTOR,
-        skip: false,
         pods: &pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
         method: Some(&template),
         objects: &paused,
-        unresolved: None,
-        since_last_action: None,
+        ..base()
     };
     assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
     assert_eq!(
@@ -247,20 +218,10 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
     }];
     let pods = [pod("a")];
     let inputs = |pods| UnbindInputs {
-        actor: ACTOR,
-        skip: false,
         pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
         method: Some(&roll),
         objects: &objects,
-        unresolved: None,
-        since_last_action: None,
+        ..base()
     };
     assert_eq!(decide(&inputs(&pods)), UnbindStep::GiveUp);
     assert_eq!(decide(&inputs(&[])), UnbindStep::GiveUp);
@@ -279,20 +240,14 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
     };
     let decide = |availability: &Availability, since: i64| {
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
             pods: &pods,
-            has_terminating: false,
-            scaled_to_zero: false,
             availability: Some(availability),
             previous_pods: Some(3),
             since: Some(Timestamp::from_second(-since).unwrap()),
             limit: Some(Duration::from_mins(1)),
-            now: Timestamp::UNIX_EPOCH,
             method: Some(&RolloutMethod::Evict),
             objects: &plain,
-            unresolved: None,
-            since_last_action: None,
+            ..base()
         })
     };
     let all = Availability {
@@ -348,20 +303,10 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
         ),
     ] {
         let step = decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
             pods,
             has_terminating,
-            scaled_to_zero: false,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
-            method: None,
-            objects: &[],
             unresolved: Some((why, written)),
-            since_last_action: None,
+            ..base()
         });
         match expected {
             Some(expected) => assert_eq!(step, expected),
@@ -377,20 +322,11 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let (annotated, plain) = (objects(Some("x")), objects(None));
     let step = |objects: &[TargetObject], last_action: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
-            pods: &[],
-            has_terminating: false,
             scaled_to_zero,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
             method: Some(&parent),
             objects,
-            unresolved: None,
             since_last_action: last_action.map(Duration::from_secs),
+            ..base()
         })
     };
     assert_eq!(step(&annotated, None, true), UnbindStep::GiveUp);
@@ -410,20 +346,10 @@ fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
     let decide = |objects: &[TargetObject], last_action| {
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
-            pods: &[],
-            has_terminating: false,
-            scaled_to_zero: false,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
-            method: None,
             objects,
             unresolved: why,
             since_last_action: last_action,
+            ..base()
         })
     };
     assert_eq!(decide(&objects(Some("x")), None), UnbindStep::GiveUp);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
-use k8s_openapi::jiff::Timestamp;
 
-use super::{ACTOR, ALL_READY, objects, pod};
+use super::{ACTOR, base, objects, pod};
 use crate::reconcile::model::rollout::TemplateSidecar;
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::plan::unbind::{RECHECK_INTERVAL, UnbindInputs, UnbindStep, decide};
@@ -18,20 +17,11 @@ fn no_pod_is_evicted_while_the_pod_template_contains_the_sidecar() {
         let mut exported = objects(None);
         exported[0].template_sidecar = Some(sidecar);
         decide(&UnbindInputs {
-            actor: ACTOR,
-            skip: false,
             pods,
-            has_terminating: false,
-            scaled_to_zero: false,
-            availability: Some(&ALL_READY),
-            previous_pods: None,
-            since: None,
-            limit: None,
-            now: Timestamp::UNIX_EPOCH,
             method: Some(&template),
             objects: &exported,
-            unresolved: None,
             since_last_action,
+            ..base()
         })
     };
     let exported = |actor: &str, is_ours| TemplateSidecar {
@@ -73,20 +63,10 @@ fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let (pods, mut in_place) = ([pod("a")], objects(None));
     in_place[0].in_template = true;
     let base = UnbindInputs {
-        actor: ACTOR,
-        skip: false,
         pods: &pods,
-        has_terminating: false,
-        scaled_to_zero: false,
-        availability: Some(&ALL_READY),
-        previous_pods: None,
-        since: None,
-        limit: None,
-        now: Timestamp::UNIX_EPOCH,
         method: Some(&template),
         objects: &in_place,
-        unresolved: None,
-        since_last_action: None,
+        ..base()
     };
     assert_eq!(decide(&base), UnbindStep::GiveUp);
     let without_pods = UnbindInputs {
