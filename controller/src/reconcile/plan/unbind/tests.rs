@@ -1,4 +1,5 @@
 mod leftover;
+mod params;
 mod template;
 
 use std::time::Duration;
