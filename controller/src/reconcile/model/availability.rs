@@ -82,3 +82,38 @@ fn is_ready(pod: &Pod) -> bool {
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Availability, UnreadyPod};
+
+    /// SAFE-11
+    #[test]
+    fn every_change_of_a_pod_counts_but_not_when_it_was_read() {
+        let read = Availability {
+            active: 2,
+            desired_replicas: Some(2),
+            ..Availability::default()
+        };
+        let again = Availability {
+            desired_replicas: None,
+            ..read.clone()
+        };
+        assert!(again.has_same_pods(&read));
+        let fewer = Availability {
+            active: 1,
+            ..read.clone()
+        };
+        let unready = Availability {
+            unready: vec![UnreadyPod::default()],
+            ..read.clone()
+        };
+        let terminating = Availability {
+            has_terminating: true,
+            ..read.clone()
+        };
+        for changed in [fewer, unready, terminating] {
+            assert!(!changed.has_same_pods(&read), "{changed:?}");
+        }
+    }
+}
