@@ -4,6 +4,7 @@ mod events;
 mod impersonation;
 mod planned_state;
 mod preconditions;
+mod retired_queues;
 mod shared;
 mod template_handoff;
 
