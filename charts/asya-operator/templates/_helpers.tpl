@@ -137,16 +137,26 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Labels of pods of either program: what selects them stays, whatever podLabels say. */}}
+{{/* Labels of a pod: its own stay, whatever podLabels say, so that selectors match the same pods. */}}
 {{- define "asya-operator.podLabels" -}}
-{{- $selector := include (printf "asya-operator.%sselectorLabels" .program) .root | fromYaml }}
-{{- merge (dict) $selector (.root.Values.podLabels | default dict) | toYaml }}
+{{- $own := include (printf "asya-operator.%s" .own) .root | fromYaml }}
+{{- merge (dict) $own (.root.Values.podLabels | default dict) | toYaml }}
+{{- end }}
+
+{{- define "asya-operator.uninstall.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "asya-operator.name" . | trunc 53 | trimSuffix "-" }}-uninstall
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* The labels by which the pod of `helm test` is found. */}}
 {{- define "asya-operator.ready.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "asya-operator.name" . | trunc 57 | trimSuffix "-" }}-ready
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "asya-operator.ready.labels" -}}
+{{ include "asya-operator.ready.selectorLabels" . }}
+{{ include "asya-operator.releaseLabels" . }}
 {{- end }}
 
 {{/* What lets `helm test` ask for readiness where a policy names other sources; without sources, all are allowed. */}}
@@ -174,6 +184,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 {{- if and .Values.webhook.enabled (eq (int .Values.webhook.port) $health) }}
 {{- fail (printf "webhook.port and health.port are both %d: a pod cannot serve both on one port" $health) }}
+{{- end }}
+{{- if and .Values.webhook.enabled (eq 443 $health) }}
+{{- fail "health.port is 443, as is the port of the webhook's Service: a Service cannot have one port twice" }}
 {{- end }}
 {{- end }}
 

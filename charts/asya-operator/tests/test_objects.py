@@ -123,6 +123,28 @@ class Objects(ChartCase):
             selector = selector.get("matchLabels", selector)
             self.assertFalse(selector and selector.items() <= pod({})["metadata"]["labels"].items(), (kind, name))
 
+    def test_pods_of_hooks_have_the_labels_and_annotations_of_pods_and_keep_their_own(self):
+        """CFG-11: policies concern these pods, too."""
+        own = self.helm.objects()
+        labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/version": "other", "team": "platform"}
+        annotations = {"sidecar.istio.io/inject": "false", "helm.sh/hook": "other"}
+        objects = self.helm.objects({"podLabels": labels, "podAnnotations": annotations, "networkPolicy": {"enabled": True}})
+        test = lambda objects: objects["Pod", NAME + "-ready"]["metadata"]
+        job = lambda objects: objects["Job", NAME + "-uninstall"]["spec"]["template"]["metadata"]
+        self.assertEqual(test(objects)["labels"], {**labels, **test(own)["labels"]})
+        self.assertEqual(test(objects)["annotations"], {**annotations, **test(own)["annotations"]})
+        self.assertEqual(job(objects)["labels"], {**labels, **job(own)["labels"]})
+        self.assertEqual(job(objects)["annotations"], annotations)
+        selected = 0
+        for (kind, name), each in objects.items():
+            spec = each.get("spec", {})
+            selector = spec.get("selector") or spec.get("podSelector") or {}
+            selector = selector.get("matchLabels", selector)
+            selected += bool(selector)
+            for pod in (test(objects), job(objects)):
+                self.assertFalse(selector and selector.items() <= pod["labels"].items(), (kind, name))
+        self.assertEqual(selected, 7)  # Deployments, Services, NetworkPolicies and the webhook's budget
+
     def test_pod_meets_the_restricted_pod_security_standard(self):
         pod = self.default["Deployment", NAME]["spec"]["template"]["spec"]
         self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
@@ -145,6 +167,11 @@ class Objects(ChartCase):
         """OPS-11"""
         self.assertIn("No transport is enabled", self.helm.notes())
         self.assertIn("No transport is enabled", self.helm.notes({"transports": {"mq": {**RABBITMQ, "enabled": False}}}))
+
+    def test_notes_have_a_complete_command_that_enables_a_transport(self):
+        """OPS-11"""
+        self.assertIn("`helm upgrade asya-operator CHART --namespace asya-system ", self.helm.notes())
+        self.assertIn("CHART is the chart, as `helm install` got it", self.helm.notes())
 
     def test_notes_name_the_enabled_transports(self):
         notes = self.helm.notes({"transports": {"mq": RABBITMQ, "queue": {**SQS, "enabled": False}}})

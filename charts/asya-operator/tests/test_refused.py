@@ -189,6 +189,10 @@ class Refusals(ChartCase):
         self.helm.text({"webhook": {"enabled": False, "port": 8081}})
         self.helm.text({"metrics": {"port": 9443}})
 
+    def test_health_port_differs_from_that_of_the_webhooks_service(self):
+        self.assertIn("health.port is 443, as is the port of the webhook's Service", self.refusal(at("health.port", 443)))
+        self.helm.text({"webhook": {"enabled": False}, "health": {"port": 443}})
+
     def test_service_monitor_needs_metrics(self):
         """OPS-10: there would be nothing to scrape."""
         self.assert_refused_at("metrics.enabled", {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}})

@@ -224,8 +224,8 @@ class Values(ChartCase):
         self.assertIsNone(self.look(self.default["Deployment", NAME], place))
         deployment = self.deployment({"replicaCount": 2})
         self.assertEqual(self.look(deployment, place), [{
-            "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "matchLabelKeys": ["pod-template-hash"],
-            "labelSelector": deployment["spec"]["selector"],
+            "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "nodeTaintsPolicy": "Honor",
+            "matchLabelKeys": ["pod-template-hash"], "labelSelector": deployment["spec"]["selector"],
         }])
 
     def test_metrics_can_be_switched_off(self):
@@ -243,7 +243,10 @@ class Values(ChartCase):
             budget = objects["PodDisruptionBudget", NAME]
             self.assertEqual(budget["apiVersion"], "policy/v1")
             self.assertEqual(budget["metadata"]["namespace"], "asya-system")
-            self.assertEqual(budget["spec"], {"minAvailable": least, "selector": objects["Deployment", NAME]["spec"]["selector"]})
+            self.assertEqual(budget["spec"], {
+                "minAvailable": least, "selector": objects["Deployment", NAME]["spec"]["selector"],
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            })
 
     def test_service_monitor_scrapes_the_metrics_service(self):
         """OPS-10"""

@@ -69,9 +69,10 @@ class Webhook(ChartCase):
         spread = spec["template"]["spec"]["topologySpreadConstraints"]
         self.assertEqual({each["topologyKey"] for each in spread}, {"kubernetes.io/hostname", "topology.kubernetes.io/zone"})
         self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"ScheduleAnyway"})
+        self.assertEqual({each["nodeTaintsPolicy"] for each in spread}, {"Honor"})
         self.assertEqual([each["labelSelector"]["matchLabels"] for each in spread], [LABELS, LABELS])
         budget = self.default["PodDisruptionBudget", WEBHOOK]["spec"]
-        self.assertEqual(budget, {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}})
+        self.assertEqual(budget, {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}, "unhealthyPodEvictionPolicy": "AlwaysAllow"})
         share = self.helm.objects(at("webhook.podDisruptionBudget.maxUnavailable", "50%"))
         self.assertEqual(share["PodDisruptionBudget", WEBHOOK]["spec"]["maxUnavailable"], "50%")
         self.assertNotIn(("PodDisruptionBudget", WEBHOOK), self.helm.objects(at("webhook.podDisruptionBudget.enabled", False)))
@@ -82,6 +83,7 @@ class Webhook(ChartCase):
         self.assertEqual(spec["replicas"], 3)
         spread = spec["template"]["spec"]["topologySpreadConstraints"]
         self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"DoNotSchedule"})
+        self.assertEqual({each["nodeTaintsPolicy"] for each in spread}, {"Honor"})
 
     def test_service_reaches_the_webhook_and_nothing_of_the_controllers_does(self):
         """ADM-1"""
