@@ -153,7 +153,9 @@ fn is_by_eviction(inputs: &RestartInputs<'_>, outdated: usize) -> bool {
     let reduces_ready = inputs.workloads.iter().map(|it| it.strategy.reduces_ready);
     let counts = (count(outdated), count(inputs.pods.len()));
     let needs_eviction = inputs.workloads.iter().map(|it| it.strategy.needs_eviction);
-    requires_eviction(inputs.roll, needs_eviction)
+    let strategies = inputs.workloads.iter().map(|it| &it.strategy);
+    let deletes_pod_first = strategies.map(|it| it.deletes_pod_first);
+    requires_eviction(inputs.roll, needs_eviction, deletes_pod_first)
         || eviction_spares_most_pods(inputs.roll, reduces_ready, counts)
 }
 
@@ -169,6 +171,15 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
         RolloutMethod::Evict => "nothing else rolls the target's pods",
         _ if inputs.workloads.iter().any(|it| it.strategy.needs_eviction) => {
             "the target's own update strategy would replace none of them, or all together"
+        }
+        _ if inputs
+            .workloads
+            .iter()
+            .filter(|it| it.strategy.deletes_pod_first)
+            .count()
+            > 1 =>
+        {
+            "its workloads would each lose a pod at the same time"
         }
         _ => "most pods have the current sidecar already",
     };

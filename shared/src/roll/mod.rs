@@ -128,17 +128,21 @@ fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
     }
 }
 
-/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). `needs_eviction` is that of each
-/// workload's [`UpdateStrategy`].
+/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). Both iterators have the field of that name
+/// in each workload's [`UpdateStrategy`].
 #[must_use]
 pub fn requires_eviction(
     roll: &RolloutMethod,
     mut needs_eviction: impl Iterator<Item = bool>,
+    deletes_pod_first: impl Iterator<Item = bool>,
 ) -> bool {
     match roll {
         RolloutMethod::Evict => true,
-        RolloutMethod::AnnotateTemplate(_) => needs_eviction.any(|it| it),
-        RolloutMethod::Annotate(..) => false,
+        // Annotating all of them would take a pod from each at the same time (SAFE-11).
+        RolloutMethod::AnnotateTemplate(_) => {
+            needs_eviction.any(|it| it) || deletes_pod_first.filter(|it| *it).count() > 1
+        }
+        RolloutMethod::Annotate(..) => needs_eviction.any(|it| it),
     }
 }
 

@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    UpdateStrategy, eviction_spares_most_pods, gpus, next_to_evict, requests_gpus, rounded_down,
+    UpdateStrategy, eviction_spares_most_pods, gpus, next_to_evict, requests_gpus,
+    requires_eviction, rounded_down,
 };
 use crate::resolve::{ObjectRef, RolloutMethod};
 
@@ -75,6 +76,41 @@ fn update_strategy_says_how_many_pods_come_and_go() {
     }
     assert!(strategy("Deployment", &json!({"paused": true})).paused);
     assert_eq!(strategy("DaemonSet", &json!({})).desired_replicas, None);
+}
+
+/// ROLL-6, SAFE-11, SAFE-14
+#[test]
+fn pods_are_evicted_where_a_rollout_would_replace_none_or_several_at_once() {
+    let template = RolloutMethod::AnnotateTemplate(Vec::new());
+    let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata"]);
+    let rolling = strategy("StatefulSet", &json!({"replicas": 1}));
+    let surging = strategy("Deployment", &json!({"replicas": 1}));
+    let on_delete = strategy(
+        "StatefulSet",
+        &json!({"updateStrategy": {"type": "OnDelete"}}),
+    );
+    let recreated = strategy("Deployment", &json!({"strategy": {"type": "Recreate"}}));
+    for (case, roll, workloads, expected) in [
+        ("one StatefulSet", &template, &[&rolling][..], false),
+        (
+            "the models of a set",
+            &template,
+            &[&rolling, &rolling],
+            true,
+        ),
+        ("Deployments", &template, &[&surging, &surging], false),
+        ("one of each", &template, &[&rolling, &surging], false),
+        ("OnDelete", &template, &[&on_delete], true),
+        ("Recreate", &template, &[&recreated], true),
+        ("Recreate, by its owner", &owner, &[&recreated], true),
+        ("by its owner", &owner, &[&surging], false),
+        ("no other way", &RolloutMethod::Evict, &[], true),
+    ] {
+        let needs_eviction = workloads.iter().map(|it| it.needs_eviction);
+        let deletes_pod_first = workloads.iter().map(|it| it.deletes_pod_first);
+        let found = requires_eviction(roll, needs_eviction, deletes_pod_first);
+        assert_eq!(found, expected, "{case}");
+    }
 }
 
 /// SAFE-17

@@ -120,6 +120,19 @@ fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
     }
 }
 
+/// SAFE-11
+#[test]
+fn models_of_an_inference_set_are_replaced_one_by_one() {
+    let model = || workload("StatefulSet", &json!({"replicas": 1}));
+    let found = restart(&template(), &[model(), model()], &pods(&OLD[..2]));
+    assert_eq!((found.by, found.unavailable), (ReplacedBy::Operator, 1));
+    assert!(
+        found.text.contains("its workloads would each lose a pod"),
+        "{}",
+        found.text
+    );
+}
+
 /// ROLL-3
 #[test]
 fn pods_that_are_replaced_are_named_and_what_decides_their_order_is_told() {

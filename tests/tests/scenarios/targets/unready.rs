@@ -5,8 +5,10 @@ use std::time::Duration;
 use asya_tests::Result;
 use asya_tests::cluster::MODE;
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::owners::Kind;
+use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
+use asya_tests::owners::kaito::{Kaito, WORKSPACE};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
+use asya_tests::owners::{Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -237,6 +239,56 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
         held.bound_and_unbound(&name).await
     })
     .await;
+}
+
+/// SAFE-11, SAFE-12, RES-14: a rollout of all its workloads would take every model at once.
+#[tokio::test]
+async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
+    Scenario::run("unready-models", async |scenario| {
+        crds::install(scenario.cluster(), &[WORKSPACE]).await?;
+        let _workspaces = Owner::start(scenario, Kaito);
+        let spec = json!({
+            "timeout": {"progress": PROGRESS.as_secs()}, "binding": {"rollout": "OnRestart"},
+        });
+        let made = (INFERENCE_SET, &inference_set("phis", "phi-4", 3));
+        let (_owner, name) = bind_as(scenario, InferenceSets, made, &spec).await?;
+        let held = HeldTarget::new(scenario, "inferenceset.kaito.sh/created-by=phis");
+        held.ready(PODS).await?;
+        hold_new_pods(scenario, &held).await?;
+        let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
+        let actors = scenario.actors();
+        actors
+            .patch(&name, &PatchParams::default(), &always)
+            .await?;
+        held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// Changes the template of every StatefulSet, which replaces its pods, and makes the new ones ready.
+async fn hold_new_pods(scenario: &Scenario, held: &HeldTarget<'_>) -> Result<()> {
+    let sets = scenario.api::<StatefulSet>();
+    let changed = json!({"spec": {"template": {"metadata": {"labels": {MODE: "hold"}}}}});
+    for set in sets.list(&ListParams::default()).await? {
+        let name = set.metadata.name.unwrap_or_default();
+        sets.patch(&name, &PatchParams::default(), &Patch::Merge(&changed))
+            .await?;
+    }
+    eventually("all pods have the new template", WAIT, async || {
+        held.release().await.map_err(NotYet::new)?;
+        let all = sets.list(&ListParams::default()).await?;
+        let is_rolled = |set: &StatefulSet| {
+            let status = set.status.as_ref();
+            status.is_some_and(|it| {
+                it.observed_generation == set.metadata.generation
+                    && it.current_revision == it.update_revision
+                    && it.ready_replicas == Some(1)
+            })
+        };
+        let rolled = all.iter().filter(|it| is_rolled(it)).count();
+        check(rolled == PODS, format_args!("{rolled} of {PODS}"))
+    })
+    .await
 }
 
 /// SAFE-10: an evicted pod stays listed and has a replacement; it does not count as one without the sidecar.

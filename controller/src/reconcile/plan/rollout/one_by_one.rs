@@ -89,7 +89,8 @@ fn required(inputs: &RolloutInputs<'_>) -> bool {
     let is_template = matches!(inputs.method, RolloutMethod::AnnotateTemplate(_));
     let reverted = is_template && inputs.unknown_owner && yielded;
     let needs_eviction = inputs.objects.iter().map(|it| it.needs_eviction);
-    reverted || roll::requires_eviction(inputs.method, needs_eviction)
+    let deletes_pod_first = inputs.objects.iter().map(|it| it.deletes_pod_first);
+    reverted || roll::requires_eviction(inputs.method, needs_eviction, deletes_pod_first)
 }
 
 fn preferred(inputs: &RolloutInputs<'_>) -> bool {

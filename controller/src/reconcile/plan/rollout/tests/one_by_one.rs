@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{DESIRED_HASH, Row, at, deployment, requested, uninjected};
 use crate::fault::Reason;
 use crate::reconcile::model::availability::{Availability, UnreadyPod};
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 
 /// ROLL-4 (b), ROLL-6
@@ -23,6 +24,31 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
             .as_deref(),
         Some("b"),
         "OnDelete or partition"
+    );
+    let owned = Row {
+        method: RolloutMethod::Annotate(deployment(), vec!["metadata", "annotations"]),
+        ..Row::default()
+    };
+    let owned = owned.each_object(|object| object.needs_eviction = true);
+    assert_eq!(
+        owned.evicts().as_deref(),
+        Some("b"),
+        "Recreate, by its owner"
+    );
+    let model = TargetObject {
+        deletes_pod_first: true,
+        desired_replicas: Some(1),
+        ready: 1,
+        ..TargetObject::default()
+    };
+    let models = Row {
+        objects: vec![model.clone(), model],
+        ..Row::default()
+    };
+    assert_eq!(
+        models.evicts().as_deref(),
+        Some("b"),
+        "an InferenceSet, whose StatefulSets would all lose their only pod"
     );
     let evicting = |active, total, unready: &[(&str, i64)], since| Row {
         active,
