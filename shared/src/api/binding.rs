@@ -67,11 +67,12 @@ pub struct BoundRuntime {
     #[x_kube(validation = Rule::new(r"self.matches('^https?://[^@\\s]+$')").message(messages::TARGET_URL))]
     pub target_url: Option<String>,
     /// Additional environment variables of the runtime, for example ASYA_TARGET_MODEL. The operator sets
-    /// ASYA_SOCKET_DIR, ASYA_HANDLER and ASYA_TARGET_URL itself and refuses them here.
+    /// ASYA_SOCKET_DIR, ASYA_SOCKET_NAME, ASYA_HANDLER and ASYA_TARGET_URL itself and refuses them here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     #[x_kube(
         validation = Rule::new("self.all(e, e.name != 'ASYA_SOCKET_DIR')").message(messages::ENV_SOCKET_DIR),
+        validation = Rule::new("self.all(e, e.name != 'ASYA_SOCKET_NAME')").message(messages::ENV_SOCKET_NAME),
         validation = Rule::new("self.all(e, e.name != 'ASYA_HANDLER')").message(messages::ENV_HANDLER),
         validation = Rule::new("self.all(e, e.name != 'ASYA_TARGET_URL')").message(messages::ENV_TARGET_URL)
     )]

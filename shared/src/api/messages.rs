@@ -49,6 +49,8 @@ pub const HANDLER: &str =
 /// BIND-19.
 pub const ENV_SOCKET_DIR: &str = "ASYA_SOCKET_DIR is set by the operator; remove it";
 /// BIND-19.
+pub const ENV_SOCKET_NAME: &str = "ASYA_SOCKET_NAME is set by the operator; remove it";
+/// BIND-19.
 pub const ENV_HANDLER: &str = "ASYA_HANDLER is set by the operator; use runtime.handler";
 /// BIND-19.
 pub const ENV_TARGET_URL: &str = "ASYA_TARGET_URL is set by the operator; use runtime.targetURL";

@@ -10,8 +10,8 @@ use super::messages;
 #[serde(rename_all = "camelCase")]
 pub struct Timeout {
     /// Seconds that the handler may spend on one message; then the sidecar gives up and sends the message to error-end.
-    /// Default: 300; 0 leaves the limit to the sidecar. On SQS, the queue's visibility timeout is twice this value (0
-    /// counts as 300), at most 43200, unless the transport sets one.
+    /// Default: 300; 0 leaves the limit to the sidecar. On SQS the limit is at most 43200, and the queue's visibility
+    /// timeout is twice this value (0 counts as 300), at most 43200, unless the transport sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0").message(messages::AT_LEAST_0))]
     pub processing: Option<i32>,

@@ -2,13 +2,14 @@
 
 use asya_wire::env as variable;
 pub(super) use asya_wire::env::GATEWAY_URL;
+use asya_wire::env::MAX_SQS_VISIBILITY_TIMEOUT;
 use asya_wire::queue::Template;
 use serde_json::{Map, Value, json};
 
 use super::keyed::{BY_NAME, upsert};
 use super::volumes::Volumes;
 use crate::api::{AsyncActorSpec, EnvVar};
-use crate::config::{RouteNames, Settings, Transport};
+use crate::config::{RouteNames, Settings, Transport, TransportKind};
 use crate::names::{BROKER_CA_VOLUME, ERROR_END, HAPPY_END, SIDECAR_CONTAINER, SOCKET_DIR};
 use crate::transport::text;
 
@@ -90,9 +91,18 @@ pub(super) fn is_own(spec: &AsyncActorSpec, settings: &Settings) -> bool {
     image.unwrap_or(&settings.sidecar_image) == settings.own_sidecar_image
 }
 
-/// How long the pod takes to end, unless it is the sidecar's default.
+/// How long the pod takes to end, unless it is the sidecar's default. A pod may have 0, which the sidecar refuses.
 pub(super) fn grace_period(seconds: i64) -> Option<EnvVar> {
+    let seconds = seconds.max(1);
     (seconds != DEFAULT_GRACE_SECONDS).then(|| text(variable::GRACE_PERIOD, &format!("{seconds}s")))
+}
+
+/// The most seconds that the sidecar accepts for one message.
+pub(super) fn longest_processing(transport: &Transport) -> u32 {
+    match transport.kind {
+        TransportKind::Sqs(_) => MAX_SQS_VISIBILITY_TIMEOUT,
+        TransportKind::Rabbitmq(_) => u32::MAX,
+    }
 }
 
 /// The CA of the broker: a volume and its mount. It is optional, so that a missing Secret keeps no pod from starting.
@@ -155,6 +165,7 @@ fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
         env.push(text(variable::IS_END_ACTOR, "true"));
     }
     if let Some(seconds) = inputs.spec.effective_timeout().processing {
+        let seconds = seconds.min(longest_processing(inputs.transport));
         env.push(text(variable::RUNTIME_TIMEOUT, &format!("{seconds}s")));
     }
     env.extend(inputs.spec.effective_concurrency().map(concurrency));

@@ -52,6 +52,7 @@ pub(super) fn env_is_not_reserved(subject: &Subject<'_>, found: &mut Violations)
     for var in env {
         let text = match var.name.as_str() {
             "ASYA_SOCKET_DIR" => messages::ENV_SOCKET_DIR,
+            "ASYA_SOCKET_NAME" => messages::ENV_SOCKET_NAME,
             "ASYA_HANDLER" => messages::ENV_HANDLER,
             "ASYA_TARGET_URL" => messages::ENV_TARGET_URL,
             _ => continue,

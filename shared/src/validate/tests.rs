@@ -381,8 +381,18 @@ fn warnings_report_what_is_probably_unintended() {
     let mut long = spec("role", &template(&json!({})));
     long.timeout = serde_json::from_value(json!({"processing": 21_600})).unwrap();
     assert_eq!(warned(&long, Write::Create), [""; 0]);
-    long.timeout = serde_json::from_value(json!({"processing": 21_601})).unwrap();
-    assert_eq!(warned(&long, Write::Create).len(), 1);
+    for (processing, expected) in [
+        (21_601, "a message that takes longer is redelivered"),
+        (43_200, "a message that takes longer is redelivered"),
+        (43_201, "the sidecar gives a message up after 43200 s"),
+    ] {
+        long.timeout = serde_json::from_value(json!({"processing": processing})).unwrap();
+        let warnings = warned(&long, Write::Create);
+        assert!(
+            warnings.len() == 1 && warnings[0].contains(expected),
+            "{processing}: {warnings:?}"
+        );
+    }
 }
 
 /// SEC-15

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use asya_wire::env::MAX_SQS_VISIBILITY_TIMEOUT;
+
 use super::Subject;
 use super::template::{pod_spec, runtime_containers};
 use crate::config::TransportKind;
 
 /// Maximum visibility timeout of SQS, in seconds.
-const LONGEST_VISIBILITY_SECONDS: u64 = 43_200;
+const LONGEST_VISIBILITY_SECONDS: u64 = MAX_SQS_VISIBILITY_TIMEOUT as u64;
 
 /// Something allowed but probably unintended, written as `<path>: <text>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,12 +133,21 @@ fn visibility_is_cut(subject: &Subject<'_>) -> Found {
     let TransportKind::Sqs(config) = &transport.kind else {
         return None;
     };
-    let needed = 2 * u64::from(subject.spec.effective_timeout().processing_for_broker());
-    (config.visibility_timeout.is_none() && needed > LONGEST_VISIBILITY_SECONDS).then(|| {
+    let processing = u64::from(subject.spec.effective_timeout().processing_for_broker());
+    let path = "spec.timeout.processing".to_owned();
+    if processing > LONGEST_VISIBILITY_SECONDS {
+        let text = format!(
+            "exceeds the maximum SQS visibility timeout: the sidecar gives a message up after \
+             {LONGEST_VISIBILITY_SECONDS} s"
+        );
+        return Some((path, text));
+    }
+    let is_cut = config.visibility_timeout.is_none() && 2 * processing > LONGEST_VISIBILITY_SECONDS;
+    is_cut.then(|| {
         let text = format!(
             "twice this value exceeds the maximum SQS visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: a message \
              that takes longer is redelivered"
         );
-        ("spec.timeout.processing".to_owned(), text)
+        (path, text)
     })
 }

@@ -21,7 +21,7 @@ use crate::resolve::{Integration, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
-/// How long the adapters wait for the model, in seconds; 0 means no limit. The sidecar times out at the same moment.
+/// How long the adapters wait for the model, in seconds. The sidecar times out at the same moment.
 const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
 /// Loading a model can take long, and the sidecar cannot know how long.
 const READY_TIMEOUT: (&str, &str) = (variable::RUNTIME_READY_TIMEOUT, "1h");
@@ -355,7 +355,9 @@ fn runtime_container(
         env.push(json!(text(HANDLER, "")));
         env.push(json!(text(TARGET_URL, "")));
         env.extend(model.map(|model| json!(text(TARGET_MODEL, model))));
-        let seconds = inputs.spec.effective_timeout().processing.unwrap_or(0);
+        // As long as the sidecar waits, also where that is its default.
+        let seconds = inputs.spec.effective_timeout().processing_for_broker();
+        let seconds = seconds.min(sidecar::longest_processing(inputs.transport));
         env.push(json!(text(TARGET_TIMEOUT, &seconds.to_string())));
         // a model's response carries no route
         env.push(runtime::without_validation());

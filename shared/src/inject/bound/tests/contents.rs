@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::api::InjectionStatus;
 use crate::config::Settings;
+use crate::config::testing::parse;
 use crate::inject::bound::testing::{
-    Binding, container, env_lines, hash_of, injected, injected_pod, pod, review, reviewed,
+    Binding, container, env, env_lines, hash_of, injected, injected_pod, pod, review, reviewed,
 };
 use crate::inject::bound::{BoundActor, InjectedHash, InjectionReason};
 
@@ -60,6 +61,28 @@ fn actor_overrides_url_handler_and_image_of_its_runtime() {
             "ASYA_CONCURRENCY=8",
         ]
     );
+}
+
+/// BIND-32, SC-37: if the sidecar gave up first, it would restart the runtime.
+#[test]
+fn model_has_as_long_to_respond_as_the_sidecar_waits() {
+    let (rabbitmq, sqs) = (json!({"host": "broker"}), json!({"region": "eu-west-1"}));
+    for (transport, config, processing, runtime, sidecar) in [
+        ("rabbitmq", &rabbitmq, 0, "300", None),
+        ("rabbitmq", &rabbitmq, 86_400, "86400", Some("86400s")),
+        ("sqs", &sqs, 43_200, "43200", Some("43200s")),
+        ("sqs", &sqs, 43_201, "43200", Some("43200s")),
+    ] {
+        let mut binding = Binding::new(&json!({"timeout": {"processing": processing}}));
+        let transports = json!({"rabbit": {"type": transport, "enabled": true, "config": config}});
+        binding.transports = parse(&transports).unwrap();
+        let after = injected(&binding.actor(), &pod(&json!({})));
+        let case = format!("{transport} {processing}");
+        let found = env(&after, "asya-runtime", "ASYA_TARGET_TIMEOUT");
+        assert_eq!(found, Some(runtime), "{case}");
+        let found = env(&after, "asya-sidecar", "ASYA_RUNTIME_TIMEOUT");
+        assert_eq!(found, sidecar, "{case}");
+    }
 }
 
 /// BIND-21

@@ -37,7 +37,7 @@ fn sidecar_has_the_common_environment_and_its_own_metrics_port() {
 #[test]
 fn sidecar_has_the_grace_period_of_its_pod_without_restarting_pods() {
     let actor = Binding::new(&json!({})).actor();
-    for (seconds, expected) in [(30, None), (120, Some("120s"))] {
+    for (seconds, expected) in [(30, None), (120, Some("120s")), (0, Some("1s"))] {
         let after = injected(
             &actor,
             &pod(&json!({"terminationGracePeriodSeconds": seconds})),

@@ -82,6 +82,9 @@ fn sidecar_has_as_long_to_end_as_its_pod() {
     let own = json!({"spec": {"terminationGracePeriodSeconds": 90, "containers": containers}});
     let own = Fixture::with_template(&own);
     assert_eq!(own.variable("ASYA_GRACE_PERIOD").as_deref(), Some("90s"));
+    let at_once = json!({"spec": {"terminationGracePeriodSeconds": 0, "containers": containers}});
+    let at_once = Fixture::with_template(&at_once);
+    assert_eq!(at_once.variable("ASYA_GRACE_PERIOD").as_deref(), Some("1s"));
     let other = json!({"timeout": {"gracefulShutdown": 600}, "sidecar": {"image": "theirs:1"}});
     assert_eq!(Fixture::new(&other).variable("ASYA_GRACE_PERIOD"), None);
 }
