@@ -330,17 +330,29 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     actor.generation > 1 && verified != Some(actor.generation)
 }
 
-/// The pods of the actor's workload, and those that an earlier actor of its name left; an `orphaned` workload is one of
-/// that actor.
+/// The pods of the actor's workload, and those that an earlier actor of its name left, in whichever mode either is; an
+/// `orphaned` workload is one of that actor.
 fn pods_of(
     context: &Context,
     actor: &ActorRecord,
     orphaned: Option<WorkloadKind>,
 ) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
-    if actor.binds_to.is_some() {
-        return (Vec::new(), pods_of_earlier_bindings(context, actor));
-    }
-    split_pods(workload_pods(context, actor), orphaned)
+    let mut workload_pods = workload_pods(context, actor);
+    let mut left = pods_of_earlier_bindings(context, actor);
+    let (own, orphans) = if actor.binds_to.is_some() {
+        // The target may have the name of the actor.
+        workload_pods.retain(|pod| pod.injection.is_none());
+        (Vec::new(), workload_pods)
+    } else {
+        split_pods(workload_pods, orphaned)
+    };
+    left.retain(|pod| {
+        own.iter()
+            .chain(&orphans)
+            .all(|it| it.metadata.uid != pod.metadata.uid)
+    });
+    left.extend(orphans);
+    (own, left)
 }
 
 /// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they receive

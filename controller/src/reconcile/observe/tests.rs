@@ -1,4 +1,5 @@
 mod ending;
+mod left_pods;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use tokio::time::advance;
 use super::queue::classify_failure;
 use super::unbinding;
 use super::{
-    binding, desired_kind, drain, known_queues, may_have_moved, maybe_created_queues, pods_of,
-    scaled_kinds, scaling, split_pods,
+    binding, desired_kind, drain, known_queues, may_have_moved, maybe_created_queues, scaled_kinds,
+    scaling, split_pods,
 };
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
@@ -370,35 +371,6 @@ async fn actor_whose_targets_kind_may_not_be_read_is_not_deleted_as_if_it_were_g
     let not_installed = KindAvailability::NotInstalled;
     kinds.set("serving.kserve.io", "InferenceService", not_installed);
     assert_eq!(observe().await.unresolved, None, "it is gone");
-}
-
-/// BIND-43: a sidecar without a queue fails its pod.
-#[tokio::test]
-async fn pods_with_the_sidecar_of_an_earlier_binding_may_receive_from_the_queue() {
-    let (context, observed) = (context(), bound_to_web());
-    let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
-    for (name, uid, container, phase) in [
-        ("own", "actor-uid", "asya-sidecar", "Running"),
-        ("earlier", "earlier-uid", "asya-sidecar", "Running"),
-        ("ended", "earlier-uid", "asya-sidecar", "Failed"),
-        ("copied-annotation", "earlier-uid", "model", "Running"),
-    ] {
-        let pod = json!({
-            "metadata": {
-                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
-                "labels": {"asya.sh/asya": "a"}, "annotations": {"asya.sh/injected-by": uid},
-            },
-            "spec": {"containers": [{"name": "asya-runtime"}, {"name": container}]},
-            "status": {"phase": phase},
-        });
-        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-        labelled_pods.apply(&None, &pod);
-    }
-    labelled_pods.init_done(&None);
-    let (pods, left) = pods_of(&context, &observed.actor, None);
-    assert!(pods.is_empty(), "no workload is its own");
-    let names: Vec<_> = left.iter().map(|it| &*it.metadata.key.name).collect();
-    assert_eq!(names, ["earlier"]);
 }
 
 /// SAFE-19

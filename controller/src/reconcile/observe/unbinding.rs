@@ -47,7 +47,10 @@ pub(super) async fn observe(
         unbinding.skip = true;
         return Ok(Some(unbinding));
     }
-    (unbinding.pods, unbinding.has_terminating) = injected_pods(context, key, &actor.metadata.uid);
+    let injected = InjectedPods::of_actor(context, key, &actor.metadata.uid);
+    unbinding.pods = injected.managed;
+    unbinding.unmanaged_pod = injected.unmanaged;
+    unbinding.has_terminating = injected.has_terminating;
     let target = match lookup? {
         TargetLookup::NotSynced => return Ok(None),
         TargetLookup::NotFound => None,
@@ -91,7 +94,11 @@ pub(super) async fn observe(
             .find_stale_annotations(context, &key.namespace, annotated)
             .await?;
     }
-    if !unbinding.pods.is_empty() || unbinding.has_terminating || unbinding.unresolved.is_some() {
+    if !unbinding.pods.is_empty()
+        || unbinding.unmanaged_pod.is_some()
+        || unbinding.has_terminating
+        || unbinding.unresolved.is_some()
+    {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
         let namespace = namespaces
             .get_opt(&key.namespace)
@@ -108,13 +115,13 @@ pub async fn observe_leftover(
     key: &Key,
     deleted: &DeletedBinding,
 ) -> Result<Option<ObservedUnbinding>, Error> {
-    let (pods, has_terminating) = injected_pods(context, key, &deleted.actor_uid);
-    if pods.is_empty() {
+    let injected = InjectedPods::of_actor(context, key, &deleted.actor_uid);
+    if injected.managed.is_empty() {
         return Ok(None);
     }
     let mut unbinding = ObservedUnbinding {
-        pods,
-        has_terminating,
+        pods: injected.managed,
+        has_terminating: injected.has_terminating,
         objects: read_target_objects(context, key, &deleted.target).await?.0,
         ..ObservedUnbinding::default()
     };
@@ -124,22 +131,41 @@ pub async fn observe_leftover(
     Ok(Some(unbinding))
 }
 
-/// The pods with the actor's sidecar that are not terminating, and whether another one is.
-fn injected_pods(context: &Context, key: &Key, actor_uid: &str) -> (Vec<PodToReplace>, bool) {
-    let mut pods = context.stores.pods.of_actor(key);
-    pods.retain(|pod| {
-        let injection = pod.injection.as_ref();
-        !pod.finished && injection.is_some_and(|injection| *injection.by == *actor_uid)
-    });
-    let (terminating, active): (Vec<_>, Vec<_>) =
-        pods.into_iter().partition(|pod| pod.metadata.deleting);
-    let active = active.into_iter().map(|pod| PodToReplace {
-        name: pod.metadata.key.name.as_ref().into(),
-        uid: pod.metadata.uid.clone(),
-        created: pod.created.clone(),
-        sidecar: SidecarState::Outdated,
-    });
-    (active.collect(), !terminating.is_empty())
+/// The pods with an actor's sidecar.
+struct InjectedPods {
+    /// Those that are not terminating and have a controller.
+    managed: Vec<PodToReplace>,
+    /// The name of one that is not terminating and has none: its user took it out of its workload, or created it.
+    unmanaged: Option<Box<str>>,
+    /// Whether another one is terminating.
+    has_terminating: bool,
+}
+
+impl InjectedPods {
+    fn of_actor(context: &Context, key: &Key, actor_uid: &str) -> Self {
+        let mut pods = context.stores.pods.of_actor(key);
+        pods.retain(|pod| {
+            let injection = pod.injection.as_ref();
+            !pod.finished && injection.is_some_and(|injection| *injection.by == *actor_uid)
+        });
+        let (terminating, active): (Vec<_>, Vec<_>) =
+            pods.into_iter().partition(|pod| pod.metadata.deleting);
+        let (managed, unmanaged): (Vec<_>, Vec<_>) = active
+            .into_iter()
+            .partition(|pod| pod.metadata.controller.is_some());
+        let managed = managed.into_iter().map(|pod| PodToReplace {
+            name: pod.metadata.key.name.as_ref().into(),
+            uid: pod.metadata.uid.clone(),
+            created: pod.created.clone(),
+            sidecar: SidecarState::Outdated,
+        });
+        let unmanaged = unmanaged.iter().map(|pod| &pod.metadata.key.name).min();
+        Self {
+            managed: managed.collect(),
+            unmanaged: unmanaged.map(|name| (**name).into()),
+            has_terminating: !terminating.is_empty(),
+        }
+    }
 }
 
 impl ObservedUnbinding {

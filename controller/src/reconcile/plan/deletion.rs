@@ -303,6 +303,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
         actor: &observed.actor.metadata.uid,
         skip: unbinding.skip,
         pods: &unbinding.pods,
+        unmanaged_pod: unbinding.unmanaged_pod.as_deref(),
         has_terminating: unbinding.has_terminating,
         scaled_to_zero: unbinding.scaled_to_zero && scales_up,
         availability: unbinding.availability.as_ref(),

@@ -33,6 +33,8 @@ pub struct UnbindInputs<'a> {
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
     pub pods: &'a [PodToReplace],
+    /// Such a pod without a controller: nobody would replace it.
+    pub unmanaged_pod: Option<&'a str>,
     /// A pod with the sidecar is terminating.
     pub has_terminating: bool,
     /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
@@ -136,7 +138,8 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
     if let Some((why, written)) = inputs.unresolved {
         let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
-        return match (inputs.pods.is_empty(), inputs.has_terminating) {
+        let has_no_pod = inputs.pods.is_empty() && inputs.unmanaged_pod.is_none();
+        return match (has_no_pod, inputs.has_terminating) {
             _ if annotated && inputs.since_last_action.is_none() => UnbindStep::GiveUp,
             (true, false) if !written => UnbindStep::Done,
             (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
@@ -163,7 +166,9 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
             () if annotated => UnbindStep::GiveUp,
             // A pod started before the owner has updated its template would be replaced at once.
             () if inputs.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
-            () => UnbindStep::Done,
+            () => inputs
+                .unmanaged_pod
+                .map_or(UnbindStep::Done, without_controller),
         };
     }
     if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
@@ -217,6 +222,7 @@ pub fn leftover_eviction(
         actor,
         skip: false,
         pods: &unbinding.pods,
+        unmanaged_pod: None,
         has_terminating: unbinding.has_terminating,
         scaled_to_zero: false,
         availability: unbinding.availability.as_ref(),
@@ -263,6 +269,15 @@ fn without_target(inputs: &UnbindInputs<'_>) -> UnbindStep {
         }
         _ => UnbindStep::Wait(PROGRESS_INTERVAL),
     }
+}
+
+/// A pod that no controller would replace is not evicted: its user keeps it, as for debugging.
+fn without_controller(pod: &str) -> UnbindStep {
+    let text = format!(
+        "pod {pod} still has the sidecar, and no controller would replace it; delete it, or annotate the actor with \
+         asya.sh/skip-unbind: \"true\""
+    );
+    UnbindStep::Blocked(text, RECHECK_INTERVAL)
 }
 
 /// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while

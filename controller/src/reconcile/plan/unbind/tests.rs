@@ -36,6 +36,7 @@ fn base() -> UnbindInputs<'static> {
         actor: ACTOR,
         skip: false,
         pods: &[],
+        unmanaged_pod: None,
         has_terminating: false,
         scaled_to_zero: false,
         availability: Some(&ALL_READY),
@@ -111,6 +112,47 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         matches!(decide(&just_released), UnbindStep::Wait(_)),
         "its controller has not started yet"
     );
+}
+
+/// BIND-44: a user has taken it out of its workload, for example by changing its labels.
+#[test]
+fn pod_without_a_controller_is_named_and_never_evicted() {
+    let pods = [pod("a")];
+    let others = UnbindInputs {
+        pods: &pods,
+        unmanaged_pod: Some("loose"),
+        ..base()
+    };
+    assert_eq!(decide(&others), UnbindStep::Evict(pod("a")));
+    let alone = UnbindInputs {
+        pods: &[],
+        ..others.clone()
+    };
+    let unresolved = UnbindInputs {
+        unresolved: Some(("ambiguous", false)),
+        ..alone.clone()
+    };
+    for (inputs, expected) in [(&alone, "pod loose"), (&unresolved, "ambiguous")] {
+        let UnbindStep::Blocked(text, _) = decide(inputs) else {
+            panic!("{:?}", decide(inputs));
+        };
+        assert!(text.contains(expected), "{text}");
+    }
+    let annotated = objects(Some("x"));
+    let annotated = UnbindInputs {
+        objects: &annotated,
+        ..alone.clone()
+    };
+    assert_eq!(
+        decide(&annotated),
+        UnbindStep::GiveUp,
+        "restores the spec first"
+    );
+    let skipped = UnbindInputs {
+        skip: true,
+        ..alone
+    };
+    assert_eq!(decide(&skipped), UnbindStep::Done);
 }
 
 /// BIND-44, SAFE-11: nobody may replace the pods of a target that is gone.
