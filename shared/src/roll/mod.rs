@@ -20,7 +20,7 @@ const DEFAULT_PERCENT: i64 = 25;
     reason = "independent properties of the object"
 )]
 pub struct UpdateStrategy {
-    /// Desired replicas, if the workload specifies them.
+    /// Desired pods, if the workload specifies them.
     pub desired_replicas: Option<i32>,
     /// Its controller is rolling out pods.
     pub rolling: bool,
@@ -39,7 +39,8 @@ pub struct UpdateStrategy {
 }
 
 impl UpdateStrategy {
-    /// Reads a Deployment or `StatefulSet`; other kinds specify nothing.
+    /// Reads a Deployment or `StatefulSet`. Of a `ReplicaSet`, `DaemonSet` or `LeaderWorkerSet` only the number of pods
+    /// is known, which is the number of leaders; other kinds specify nothing.
     #[must_use]
     pub fn of(object: &ObjectRef, body: &Value) -> Self {
         let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
@@ -80,6 +81,11 @@ impl UpdateStrategy {
                 strategy.reduces_ready = true;
                 strategy.deletes_pod_first = true;
                 strategy.max_unavailable = 1;
+            }
+            ("apps", "ReplicaSet") | ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => {}
+            ("apps", "DaemonSet") => {
+                strategy.desired_replicas = number("/status/desiredNumberScheduled").map(count);
+                return strategy;
             }
             _ => return strategy,
         }

@@ -75,7 +75,51 @@ fn update_strategy_says_how_many_pods_come_and_go() {
         );
     }
     assert!(strategy("Deployment", &json!({"paused": true})).paused);
-    assert_eq!(strategy("DaemonSet", &json!({})).desired_replicas, None);
+}
+
+/// SAFE-11: else the number before the last eviction would count, which is too large after a scale-down.
+#[test]
+fn number_of_pods_is_known_of_workloads_that_only_evictions_roll() {
+    let leaders = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");
+    for ((api_version, kind), spec, status, expected) in [
+        (
+            ("apps/v1", "ReplicaSet"),
+            json!({"replicas": 3}),
+            json!({}),
+            Some(3),
+        ),
+        (("apps/v1", "ReplicaSet"), json!({}), json!({}), Some(1)),
+        (leaders, json!({"replicas": 0}), json!({}), Some(0)),
+        (
+            leaders,
+            json!({"replicas": 3, "leaderWorkerTemplate": {"size": 4}}),
+            json!({}),
+            Some(3),
+        ),
+        (
+            ("apps/v1", "DaemonSet"),
+            json!({}),
+            json!({"desiredNumberScheduled": 5}),
+            Some(5),
+        ),
+        (("apps/v1", "DaemonSet"), json!({}), json!({}), None),
+        (
+            ("example.com/v1", "Model"),
+            json!({"replicas": 3}),
+            json!({}),
+            None,
+        ),
+    ] {
+        let body = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": "web"}, "spec": spec, "status": status,
+        });
+        let found = UpdateStrategy::of(&ObjectRef::of(&body).unwrap(), &body);
+        let only = UpdateStrategy {
+            desired_replicas: expected,
+            ..UpdateStrategy::default()
+        };
+        assert_eq!(found, only, "{kind} {spec} {status}");
+    }
 }
 
 /// ROLL-6, SAFE-11, SAFE-14
