@@ -88,7 +88,8 @@ impl QueueClaims {
         })
     }
 
-    /// Returns the holder of this name, which `key` has or had as a queue, unless `key` holds it itself.
+    /// Returns the holder of this name, which `key` has, had or may have had as a queue, unless `key` holds it itself.
+    /// A name that `key` does not claim belongs to whoever claims it.
     pub fn queue_name_holder_for(
         &self,
         transports: &TransportsConfig,
@@ -96,9 +97,13 @@ impl QueueClaims {
         key: &Key,
     ) -> Option<Key> {
         let address = queue_claims::broker_address(transports, transport, queue);
-        self.inner
-            .lock()
-            .first_preceding(key, |name| name.address == address)
+        let inner = self.inner.lock();
+        if inner.has_claim(key, &address) {
+            return inner.first_preceding(key, |name| name.address == address);
+        }
+        let claimants = inner.by_address.get(&address)?;
+        let (_, holder) = claimants.first_competing_claimant(key, ClaimKind::Queue)?;
+        Some(holder.clone())
     }
 }
 
@@ -153,6 +158,11 @@ impl Inner {
             }
         }
         affected
+    }
+
+    fn has_claim(&self, key: &Key, address: &BrokerAddress) -> bool {
+        let claim = self.claims.get(key);
+        claim.is_some_and(|claim| claim.names.iter().any(|name| name.address == *address))
     }
 
     /// Actors with which `key` cannot share a name. Sharing only a dead letter queue is allowed.

@@ -154,6 +154,31 @@ fn transports_to_the_same_broker_share_names() {
     assert_eq!(owner("other"), None, "another broker");
 }
 
+/// QUE-3, QUE-13: an earlier process may have created it, and no status says so.
+#[test]
+fn name_that_an_actor_does_not_claim_belongs_to_whoever_claims_it() {
+    let fixture = Fixture::new();
+    fixture.add("a", "foo", "mq", 2);
+    fixture.add("b", "foo", "other", 1);
+    fixture.add("c", "foo", "own", 3);
+    for (namespace, transport, queue, expected) in [
+        ("b", "mq", "asya-foo", Some("a")),
+        ("b", "twin", "asya-foo", Some("a")),
+        ("a", "other", "asya-foo", Some("b")),
+        ("b", "other", "asya-foo", None),
+        ("b", "own", "asya-b-foo", None),
+        ("new", "mq", "asya-foo", Some("a")),
+    ] {
+        let key = Key::new(namespace, "foo");
+        let holder =
+            fixture
+                .claims
+                .queue_name_holder_for(&fixture.transports, (transport, queue), &key);
+        let expected = expected.map(|namespace| Key::new(namespace, "foo"));
+        assert_eq!(holder, expected, "{namespace} {transport}");
+    }
+}
+
 /// QUE-3
 #[test]
 fn existing_queue_is_kept_despite_an_older_claimant() {

@@ -1,6 +1,7 @@
 //! Immutable fields in which a workload differs from its desired state (FW-22).
 
 use asya_shared::api::WorkloadKind;
+use asya_shared::quantity::Quantity;
 use serde_json::Value;
 
 /// Path of the selector: pods that it does not match cannot be adopted.
@@ -26,9 +27,15 @@ pub fn differences(kind: WorkloadKind, desired: &Value, existing: &Value) -> Vec
 fn holds(existing: &Value, desired: &Value) -> bool {
     match (existing, desired) {
         (_, Value::Null) => true,
-        (Value::Object(existing), Value::Object(desired)) => desired
-            .iter()
-            .all(|(key, desired)| holds(existing.get(key).unwrap_or(&Value::Null), desired)),
+        (Value::Object(existing), Value::Object(desired)) => {
+            desired.iter().all(|(key, desired)| {
+                let existing = existing.get(key).unwrap_or(&Value::Null);
+                match key.as_str() {
+                    "requests" | "limits" => holds_quantities(existing, desired),
+                    _ => holds(existing, desired),
+                }
+            })
+        }
         (Value::Array(existing), Value::Array(desired)) => {
             existing.len() == desired.len()
                 && existing
@@ -38,6 +45,16 @@ fn holds(existing: &Value, desired: &Value) -> bool {
         }
         _ => existing == desired,
     }
+}
+
+/// The API server stores `10240Mi` as `10Gi`.
+fn holds_quantities(existing: &Value, desired: &Value) -> bool {
+    let amounts = desired.as_object().into_iter().flatten();
+    let mut amounts = amounts.map(|(resource, desired)| (&existing[resource], desired));
+    amounts.all(|(existing, desired)| {
+        let (stored, wanted) = (Quantity::of(existing), Quantity::of(desired));
+        holds(existing, desired) || (stored.is_some() && stored == wanted)
+    })
 }
 
 #[cfg(test)]
@@ -65,6 +82,22 @@ mod tests {
             differing(&existing).is_empty(),
             "defaults and replicas are ignored"
         );
+        for (wanted, stored, differs) in [
+            (json!("10240Mi"), "10Gi", false),
+            (json!("0.5Gi"), "512Mi", false),
+            (json!(1024), "1024", false),
+            (json!("10Gi"), "20Gi", true),
+            (json!("much"), "10Gi", true),
+        ] {
+            let claim = |storage: &Value| {
+                json!({"spec": {"volumeClaimTemplates": [
+                    {"spec": {"resources": {"requests": {"storage": storage}}}},
+                ]}})
+            };
+            let stored = claim(&json!(stored));
+            let fields = differences(WorkloadKind::StatefulSet, &claim(&wanted), &stored);
+            assert_eq!(!fields.is_empty(), differs, "{wanted}: {fields:?}");
+        }
         existing["spec"]["serviceName"] = json!("b");
         existing["spec"]["podManagementPolicy"] = json!("OrderedReady");
         assert_eq!(
