@@ -181,10 +181,33 @@ fn unbind(actor: &Value, keep_queue: bool) -> Result<Plan, Failure> {
     Ok(Plan {
         steps,
         consequences: vec![
-            "the target stays; its pods are replaced by pods without the sidecar".to_owned(),
+            pods_afterwards(actor, keep_queue).to_owned(),
             queue_afterwards(actor, keep_queue),
         ],
     })
+}
+
+/// The consequence for the target's pods.
+fn pods_afterwards(actor: &Value, keep_queue: bool) -> &'static str {
+    let skips_unbind = is_switched_on(annotation_of(actor, annotation::SKIP_UNBIND));
+    let is_left = actor["spec"]["binding"]["rollout"] == "OnRestart" && is_kept(actor, keep_queue);
+    if skips_unbind || is_orphaned(actor) || is_left {
+        "the target stays; its pods keep the sidecar, which goes on receiving messages, until they are replaced"
+    } else {
+        "the target stays; its pods are replaced by pods without the sidecar"
+    }
+}
+
+/// Whether the deletion leaves everything behind (FW-23).
+fn is_orphaned(actor: &Value) -> bool {
+    actor["spec"]["deletionPolicy"] == "Orphan"
+}
+
+/// Whether the queue stays in any case.
+fn is_kept(actor: &Value, keep_queue: bool) -> bool {
+    let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
+    let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
+    keep_queue || is_skipped || policy == QueueDeletionPolicy::Retain
 }
 
 /// The consequence for the queue.
@@ -194,9 +217,10 @@ fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
     let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
     let count = |field: &str| status[field].as_i64().unwrap_or_default();
     let messages = count("queuedMessages") + count("processingMessages");
-    let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
     match policy {
-        _ if keep_queue || is_skipped => format!("{queue} stays, with about {messages} messages"),
+        _ if is_kept(actor, keep_queue) || is_orphaned(actor) => {
+            format!("{queue} stays, with about {messages} messages")
+        }
         QueueDeletionPolicy::Retain => format!("{queue} stays, with about {messages} messages"),
         QueueDeletionPolicy::Drain => {
             format!("{queue} is deleted once its pods have processed about {messages} messages")
@@ -345,11 +369,39 @@ mod tests {
                 false,
                 "asya-embed is deleted once its pods have processed about 15 messages",
             ),
+            (
+                json!({"deletionPolicy": "Orphan"}),
+                false,
+                "asya-embed stays, with about 15 messages",
+            ),
         ] {
             assert_eq!(
                 queue_afterwards(&actor(&json!({}), &spec), keep_queue),
                 text
             );
+        }
+    }
+
+    /// BIND-44, FW-23
+    #[test]
+    fn unbinding_says_whether_the_pods_keep_the_sidecar() {
+        let skip = |value: &str| json!({"asya.sh/skip-unbind": value});
+        let orphan = json!({"deletionPolicy": "Orphan"});
+        let on_restart = json!({"binding": {"rollout": "OnRestart"}});
+        let retained = json!({
+            "binding": {"rollout": "OnRestart"}, "queue": {"deletionPolicy": "Retain"},
+        });
+        for (annotations, spec, keep_queue, keeps) in [
+            (json!({}), json!({}), true, false),
+            (skip("false"), json!({}), false, false),
+            (skip("true"), json!({}), false, true),
+            (json!({}), orphan, false, true),
+            (json!({}), on_restart.clone(), false, false),
+            (json!({}), on_restart, true, true),
+            (json!({}), retained, false, true),
+        ] {
+            let text = pods_afterwards(&actor(&annotations, &spec), keep_queue);
+            assert_eq!(text.contains("keep the sidecar"), keeps, "{spec}: {text}");
         }
     }
 

@@ -60,15 +60,12 @@ pub async fn purge<B: Broker>(
     count: u64,
 ) -> Result<Outcome, Failure> {
     let waiting = waiting(broker, dlq).await?;
-    if dlq.shared || max.is_some() || waiting > count {
-        let peeked = waiting.min(count);
-        return each(broker, names, dlq, (peeked, max), Each::Delete).await;
+    let deletes_all = !dlq.shared && max.is_none() && waiting <= count;
+    if deletes_all && let Some(done) = broker.purge(&dlq.queue).await? {
+        return Ok(Outcome { done, others: 0 });
     }
-    let deleted = broker.purge(&dlq.queue).await?;
-    Ok(Outcome {
-        done: deleted.unwrap_or(count),
-        others: 0,
-    })
+    let peeked = waiting.min(count);
+    each(broker, names, dlq, (peeked, max), Each::Delete).await
 }
 
 async fn waiting<B: Broker>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Failure> {

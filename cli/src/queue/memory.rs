@@ -17,6 +17,10 @@ pub struct Stored {
 
 /// A broker with queues by name.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something that a broker does or not"
+)]
 pub struct Memory {
     pub queues: BTreeMap<String, VecDeque<Stored>>,
     pub consumers: u64,
@@ -27,6 +31,8 @@ pub struct Memory {
     pub tells: Option<usize>,
     /// Whether it moves dead letters itself.
     pub moves: bool,
+    /// Whether it removes all messages that nobody holds at once.
+    pub purges: bool,
     /// Where a message that is sent arrives, in place of the actor's queue.
     pub delivers_to: Option<String>,
     /// Messages that others hold, where the broker tells.
@@ -154,6 +160,9 @@ impl Broker for Memory {
     }
 
     async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
+        if !self.purges {
+            return Ok(None);
+        }
         let all = std::mem::take(self.queue(queue));
         Ok(Some(all.len() as u64))
     }

@@ -6,6 +6,7 @@ use clap::Parser;
 
 use super::access::{DeadLetters, Names};
 use super::act;
+use super::broker::Broker;
 use super::dlq::{Outcome as Done, purge, redrive};
 use super::memory::Memory;
 use super::message::compose;
@@ -295,6 +296,7 @@ async fn purge_deletes_no_more_than_what_was_consented_to() {
     for shared in [false, true] {
         let mine = message("1", "embed");
         let mut broker = Memory::with(&[("dlq", &[&*mine, &*mine, &*mine])]);
+        broker.purges = true;
         let done = purge(&mut broker, &names(), &dlq(shared), None, 2).await;
         assert_eq!(done.unwrap(), Done { done: 2, others: 0 });
         assert_eq!(broker.bodies("dlq"), [&*mine]);
@@ -304,9 +306,26 @@ async fn purge_deletes_no_more_than_what_was_consented_to() {
 /// Another program may have taken some meanwhile.
 #[tokio::test]
 async fn purge_says_how_many_the_broker_has_deleted() {
-    let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
-    let done = purge(&mut broker, &names(), &dlq(false), None, 5).await;
+    for purges in [true, false] {
+        let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
+        broker.purges = purges;
+        let done = purge(&mut broker, &names(), &dlq(false), None, 5).await;
+        assert_eq!(done.unwrap(), Done { done: 2, others: 0 }, "{purges}");
+        assert!(broker.bodies("dlq").is_empty());
+    }
+}
+
+/// Of SQS, `PurgeQueue` would delete them, too: they are in flight, and come back.
+#[tokio::test]
+async fn purge_spares_what_others_hold() {
+    let mut broker = Memory::with(&[("dlq", &["held", "1", "2"])]);
+    let held = broker.take("dlq", 1).await.unwrap();
+    let done = purge(&mut broker, &names(), &dlq(false), None, 2).await;
     assert_eq!(done.unwrap(), Done { done: 2, others: 0 });
+    for delivery in held {
+        broker.put_back("dlq", delivery).await.unwrap();
+    }
+    assert_eq!(broker.bodies("dlq"), ["held"]);
 }
 
 #[tokio::test]
