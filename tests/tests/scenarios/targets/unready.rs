@@ -231,11 +231,7 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
         let made = (RAY_CLUSTER, &target);
         let (_owner, name) = bind_as(scenario, RayClusters, made, &spec).await?;
         held.ready(PODS).await?;
-        let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
-        let actors = scenario.actors();
-        actors
-            .patch(&name, &PatchParams::default(), &always)
-            .await?;
+        begin_rollout(scenario, &name).await?;
         held.bound_and_unbound(&name).await
     })
     .await;
@@ -255,14 +251,20 @@ async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
         let held = HeldTarget::new(scenario, "inferenceset.kaito.sh/created-by=phis");
         held.ready(PODS).await?;
         hold_new_pods(scenario, &held).await?;
-        let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
-        let actors = scenario.actors();
-        actors
-            .patch(&name, &PatchParams::default(), &always)
-            .await?;
+        begin_rollout(scenario, &name).await?;
         held.bound_and_unbound(&name).await
     })
     .await;
+}
+
+/// Lets the operator replace the pods of an actor's target.
+async fn begin_rollout(scenario: &Scenario, actor: &str) -> Result<()> {
+    let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
+    let actors = scenario.actors();
+    actors
+        .patch(actor, &PatchParams::default(), &always)
+        .await?;
+    Ok(())
 }
 
 /// Changes the template of every StatefulSet, which replaces its pods, and makes the new ones ready.
