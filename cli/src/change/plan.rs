@@ -217,20 +217,18 @@ fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
     let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
     let count = |field: &str| status[field].as_i64().unwrap_or_default();
     let messages = count("queuedMessages") + count("processingMessages");
+    let goes = !is_kept(actor, keep_queue) && !is_orphaned(actor);
     match policy {
-        _ if is_kept(actor, keep_queue) || is_orphaned(actor) => {
-            format!("{queue} stays, with about {messages} messages")
-        }
-        QueueDeletionPolicy::Retain => format!("{queue} stays, with about {messages} messages"),
-        QueueDeletionPolicy::Drain => {
+        QueueDeletionPolicy::Drain if goes => {
             format!("{queue} is deleted once its pods have processed about {messages} messages")
         }
-        QueueDeletionPolicy::DeleteIfEmpty => {
+        QueueDeletionPolicy::DeleteIfEmpty if goes => {
             format!("{queue} is deleted once it is empty; it has about {messages} messages")
         }
-        QueueDeletionPolicy::Delete => {
+        QueueDeletionPolicy::Delete if goes => {
             format!("{queue} is DELETED with about {messages} messages; --keep-queue keeps them")
         }
+        _ => format!("{queue} stays, with about {messages} messages"),
     }
 }
 

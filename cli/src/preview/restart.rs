@@ -3,7 +3,7 @@
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use asya_shared::roll::{
-    UpdateStrategy, eviction_spares_most_pods, next_to_evict, requires_eviction,
+    UpdateStrategy, eviction_spares_most_pods, next_to_evict, requires_eviction, several_lose_a_pod,
 };
 use serde::Serialize;
 
@@ -148,14 +148,19 @@ pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
     restart
 }
 
+impl RestartInputs<'_> {
+    fn deletes_pod_first(&self) -> impl Iterator<Item = bool> {
+        let strategies = self.workloads.iter().map(|it| &it.strategy);
+        strategies.map(|it| it.deletes_pod_first)
+    }
+}
+
 fn is_by_eviction(inputs: &RestartInputs<'_>, outdated: usize) -> bool {
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let reduces_ready = inputs.workloads.iter().map(|it| it.strategy.reduces_ready);
     let counts = (count(outdated), count(inputs.pods.len()));
     let needs_eviction = inputs.workloads.iter().map(|it| it.strategy.needs_eviction);
-    let strategies = inputs.workloads.iter().map(|it| &it.strategy);
-    let deletes_pod_first = strategies.map(|it| it.deletes_pod_first);
-    requires_eviction(inputs.roll, needs_eviction, deletes_pod_first)
+    requires_eviction(inputs.roll, needs_eviction, inputs.deletes_pod_first())
         || eviction_spares_most_pods(inputs.roll, reduces_ready, counts)
 }
 
@@ -172,13 +177,7 @@ fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {
         _ if inputs.workloads.iter().any(|it| it.strategy.needs_eviction) => {
             "the target's own update strategy would replace none of them, or all together"
         }
-        _ if inputs
-            .workloads
-            .iter()
-            .filter(|it| it.strategy.deletes_pod_first)
-            .count()
-            > 1 =>
-        {
+        _ if several_lose_a_pod(inputs.deletes_pod_first()) => {
             "its workloads would each lose a pod at the same time"
         }
         _ => "most pods have the current sidecar already",

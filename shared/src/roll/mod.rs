@@ -144,12 +144,18 @@ pub fn requires_eviction(
 ) -> bool {
     match roll {
         RolloutMethod::Evict => true,
-        // Annotating all of them would take a pod from each at the same time (SAFE-11).
         RolloutMethod::AnnotateTemplate(_) => {
-            needs_eviction.any(|it| it) || deletes_pod_first.filter(|it| *it).count() > 1
+            needs_eviction.any(|it| it) || several_lose_a_pod(deletes_pod_first)
         }
         RolloutMethod::Annotate(..) => needs_eviction.any(|it| it),
     }
+}
+
+/// Whether several workloads would each lose a pod at the same time if all were annotated (SAFE-14).
+/// `deletes_pod_first` is that of each workload's [`UpdateStrategy`].
+#[must_use]
+pub fn several_lose_a_pod(deletes_pod_first: impl Iterator<Item = bool>) -> bool {
+    deletes_pod_first.filter(|it| *it).count() > 1
 }
 
 /// Whether eviction, which replaces only outdated pods, spares at least as many current ones, which a rollout would

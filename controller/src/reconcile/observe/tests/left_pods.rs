@@ -1,15 +1,20 @@
-//! The pods that an earlier actor of the same name left.
+//! Pods with a sidecar that outlive an actor: its own, and those that an earlier one of its name left.
 
 use std::sync::Arc;
 
-use asya_shared::api::WorkloadKind;
+use asya_shared::api::{BindingRollout, WorkloadKind};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::bound_to_web;
 use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
-use crate::reconcile::observe::pods_of;
-use crate::reconcile::tests::fixtures::{actor, context, observed, spec};
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::observed::DeletionSettings;
+use crate::reconcile::observe::{pods_of, unbinding};
+use crate::reconcile::plan::deletion::plan_deletion_steps;
+use crate::reconcile::plan::unbind::UnbindStep;
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::record::{PodRecord, Projected};
 
 /// BIND-43, FW-23 (e): a sidecar without a queue fails its pod.
@@ -99,4 +104,50 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
         assert_eq!(names(found), own, "{case}");
         assert_eq!(names(found_left), left, "{case}");
     }
+}
+
+/// BIND-44: a user has taken one out of its workload.
+#[tokio::test]
+async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evict() {
+    let context = context_with(|_| Some((200, json!({"metadata": {"name": "ns"}}))));
+    let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true,
+    });
+    for (name, owners) in [
+        ("managed", json!([owner])),
+        ("loose", json!([])),
+        ("looser", json!([])),
+    ] {
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+                "labels": {"asya.sh/asya": "a"}, "ownerReferences": owners,
+                "annotations": {"asya.sh/injected-by": "actor-uid"},
+            },
+            "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
+        });
+        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        labelled_pods.apply(&None, &pod);
+    }
+    labelled_pods.init_done(&None);
+    let mut observed = bound_to_web();
+    let (actor, settings) = (&observed.actor, DeletionSettings::of(&observed.actor));
+    let rollout = BindingRollout::Always;
+    let unbinding = unbinding::observe(&context, actor, &settings, rollout, &[]).await;
+    let mut unbinding = unbinding.unwrap().unwrap();
+    let names: Vec<_> = unbinding.pods.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(names, ["managed"]);
+    assert_eq!(unbinding.unmanaged_pod.as_deref(), Some("loose"));
+
+    unbinding.pods.clear();
+    observed.binding = Some(ObservedBinding {
+        unbinding: Some(unbinding),
+        ..ObservedBinding::default()
+    });
+    let step = plan_deletion_steps(&observed, Timestamp::UNIX_EPOCH).unbind;
+    let UnbindStep::Blocked(text, _) = step else {
+        panic!("{step:?}");
+    };
+    assert!(text.contains("pod loose"), "{text}");
 }
