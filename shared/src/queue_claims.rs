@@ -99,14 +99,18 @@ pub struct StatusQueue {
     /// Dead letter queues of this queue alone, current or previous.
     #[serde(default, rename = "deadLetters")]
     pub dead_letters: Box<[String]>,
+    /// Whether it may not exist, or not be the actor's (QUE-13).
+    #[serde(default)]
+    pub unconfirmed: bool,
 }
 
-/// Queues recorded in a status: those that the actor has left, then the one that was verified last.
+/// Queues recorded in a status as the actor's: those that it has left, then the one that was verified last.
 pub fn recorded_queues<'a>(
     queue: Option<&'a StatusQueue>,
     retired: &'a [StatusQueue],
 ) -> impl Iterator<Item = RecordedQueue<'a>> {
-    let retired = retired.iter().map(|queue| (queue, true));
+    let retired = retired.iter().filter(|queue| !queue.unconfirmed);
+    let retired = retired.map(|queue| (queue, true));
     let queues = retired.chain(queue.map(|queue| (queue, false)));
     queues.map(|(queue, retired)| RecordedQueue {
         transport: &queue.transport,
@@ -190,5 +194,24 @@ fn add(
                 desired: false,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// QUE-13, QUE-3
+    #[test]
+    fn queue_that_may_not_be_the_actors_is_no_claim() {
+        let retired: Box<[StatusQueue]> = serde_json::from_value(json!([
+            {"transport": "west", "name": "asya-a", "deadLetters": ["asya-a-dlq"]},
+            {"transport": "north", "name": "asya-a", "unconfirmed": true},
+        ]))
+        .unwrap();
+        let queue = serde_json::from_value(json!({"transport": "east", "name": "asya-a"})).unwrap();
+        let recorded = recorded_queues(Some(&queue), &retired);
+        let recorded: Vec<_> = recorded.map(|it| (it.transport, it.retired)).collect();
+        assert_eq!(recorded, [("west", true), ("east", false)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Everything about one actor.
 
-use asya_shared::api::{AsyncActorStatus, NotInjected};
+use asya_shared::api::{AsyncActorStatus, NotInjected, QueueStatus};
 use asya_shared::inject::bound::missing;
 use asya_shared::names::annotation;
 use k8s_openapi::jiff::Timestamp;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::decide::{ActorSummary, summary};
-use crate::actor::{next_step, roll_now, status_of, strategy};
+use crate::actor::{next_step, retired_outcome, roll_now, status_of, strategy};
 use crate::catalogue;
 use crate::cluster::{has_sidecar, is_ready};
 use crate::output::{age, since};
@@ -285,9 +285,12 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
         }
     }
     for queue in &status.retired_queues {
+        let QueueStatus {
+            name, transport, ..
+        } = queue;
         next.push(format!(
-            "queue {} on {} is deleted once it is empty",
-            queue.name, queue.transport
+            "queue {name} on {transport} {}",
+            retired_outcome(queue)
         ));
     }
     next

@@ -5,7 +5,7 @@ use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::actor::{condition, status_of};
+use crate::actor::{condition, retired_outcome, status_of};
 use crate::cluster::{has_sidecar, is_ready};
 use crate::queue::QueueState;
 
@@ -179,7 +179,7 @@ fn queue(actor: &Value, status: &AsyncActorStatus, reported: Option<&QueueState>
     let dead_letters = dead_letters(actor, queue, reported);
     let retired = status.retired_queues.iter().map(|queue| {
         let name = format!("retired queue {} on {}", queue.name, queue.transport);
-        Node::new(name, State::Waiting, "deleted once it is empty")
+        Node::new(name, State::Waiting, retired_outcome(queue))
     });
     let name = format!("queue {} on {}", queue.name, queue.transport);
     Node::new(name, state, counts)

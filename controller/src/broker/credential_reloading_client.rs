@@ -11,7 +11,7 @@ use super::limiter::CallStage;
 use super::pool::Pool;
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, QueueClient, QueueObservation, ReadyQueue, Untagged,
 };
 
 /// Looks up its client on each call, so that it can be kept across credential changes.
@@ -95,6 +95,7 @@ impl QueueClient for CredentialReloadingClient {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
@@ -103,10 +104,18 @@ impl QueueClient for CredentialReloadingClient {
                 CallStage::Initial,
                 &(queue, owner, guard),
                 |client, (queue, owner, guard)| {
-                    client.delete_if_empty(queue, owner, generation, *guard)
+                    client.delete_if_empty(queue, owner, untagged, generation, *guard)
                 },
             )
             .await
+        }
+        .boxed()
+    }
+
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>> {
+        async move {
+            self.call(CallStage::Initial, queue, |client, queue| client.id(queue))
+                .await
         }
         .boxed()
     }

@@ -110,6 +110,22 @@ pub enum DeleteIfEmptyOutcome {
     Recheck(Duration),
 }
 
+/// What to do with an empty queue that nothing at the broker marks as anyone's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untagged {
+    Keep,
+    /// Delete it: its creation may have been interrupted before it was tagged (QUE-13). It is not tagged first, because
+    /// it may be someone else's, and be used again before it is deleted.
+    Delete,
+}
+
+impl Untagged {
+    /// Whether the queue may be deleted despite `refusal`.
+    fn permits(self, refusal: &DeletionRefusal) -> bool {
+        self == Self::Delete && *refusal == DeletionRefusal::NoOwnerTag
+    }
+}
+
 /// The response to a call.
 pub type BrokerResponse<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
 
@@ -152,9 +168,14 @@ pub trait QueueClient: Send + Sync {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome>;
+
+    /// Identifies a queue regardless of the transport by which it is reached; `None` if it does not exist or the broker
+    /// has no such id (QUE-36).
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.
     fn observe_many<'a>(

@@ -14,6 +14,7 @@ use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{Ownership, QueueOwner};
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
 use futures::FutureExt;
+use futures::future::ready;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ use super::http_client::BuildHttpClient;
 use super::limiter::{BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue, Untagged,
 };
 use http::Api;
 use queue_bindings::{QueueBindings, owned_by_other_cluster};
@@ -339,11 +340,16 @@ impl QueueClient for Rabbitmq {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
-        self.delete_if_empty(queue, owner, generation, guard)
+        self.delete_if_empty(queue, owner, untagged, generation, guard)
             .boxed()
+    }
+
+    fn id<'a>(&'a self, _: &'a str) -> BrokerResponse<'a, Option<String>> {
+        ready(Ok(None)).boxed()
     }
 
     fn observe_many<'a>(

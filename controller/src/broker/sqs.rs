@@ -25,7 +25,7 @@ use super::http_client::BuildSqsHttpClient;
 use super::limiter::{self, BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue, Untagged,
 };
 
 pub use connect::{Keys, Login};
@@ -158,6 +158,11 @@ impl Sqs {
             Some(None) => Count::Unknown,
             Some(Some(depth)) => Count::Messages(depth),
         })
+    }
+
+    async fn id(&self, name: &str) -> Result<Option<String>, BrokerError> {
+        let found = self.attributes(name).await?;
+        Ok(found.and_then(|found| found.queue.unique_arn().map(str::to_owned)))
     }
 
     async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
@@ -397,11 +402,16 @@ impl QueueClient for Sqs {
         &'a self,
         queue: &'a str,
         owner: &'a QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
-        self.delete_if_empty(queue, owner, generation, guard)
+        self.delete_if_empty(queue, owner, untagged, generation, guard)
             .boxed()
+    }
+
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>> {
+        self.id(queue).boxed()
     }
 
     fn observe_many<'a>(

@@ -25,8 +25,9 @@ struct Inner {
 struct Unrecorded {
     status: QueueStatus,
     created: ActorQueue,
-    /// Whether this process was about to create it or has found it; otherwise an earlier process may have created it.
-    added_here: bool,
+    /// Whether it is the actor's: this process was about to create it, or has found it with the actor's tag. Otherwise
+    /// an earlier process may have created it.
+    confirmed: bool,
     /// How often its broker has failed when asked about it.
     failures: u32,
 }
@@ -40,46 +41,54 @@ impl UnrecordedQueues {
         queues.push(Unrecorded {
             status,
             created,
-            added_here: true,
+            confirmed: true,
             failures: 0,
         });
     }
 
-    /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it.
-    /// Those that this process creates are added at their creation.
+    /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it;
+    /// `None` if its spec does not tell. Those that this process creates are added at their creation.
     pub fn add_maybe_created(
         &self,
         actor: &Key,
-        possible: impl FnOnce() -> Vec<(QueueStatus, ActorQueue)>,
+        possible: impl FnOnce() -> Option<Vec<(QueueStatus, ActorQueue)>>,
     ) {
         let mut inner = self.0.lock();
-        if !inner.observed.insert(actor.clone()) {
+        if inner.observed.contains(actor) {
             return;
         }
-        for (status, created) in possible() {
+        let Some(possible) = possible() else {
+            return;
+        };
+        inner.observed.insert(actor.clone());
+        for (status, created) in possible {
             let queues = inner.queues.entry(actor.clone()).or_default();
             queues.push(Unrecorded {
                 status,
                 created,
-                added_here: false,
+                confirmed: false,
                 failures: 0,
             });
         }
     }
 
-    /// The queues of an actor that exist or may exist, as its status would name them.
-    pub fn of(&self, actor: &Key) -> Vec<QueueStatus> {
-        self.matching(actor, |_| true)
-    }
-
-    /// The queues of an actor that this process has added, as its status would name them.
-    pub fn added_here(&self, actor: &Key) -> Vec<QueueStatus> {
-        self.matching(actor, |queue| queue.added_here)
+    /// The queues that are the actor's, as its status would name them.
+    pub fn confirmed(&self, actor: &Key) -> Vec<QueueStatus> {
+        self.matching(actor, |queue| queue.confirmed)
     }
 
     /// The queues of an actor that an earlier process may have created, as its status would name them.
     pub fn maybe_created_by(&self, actor: &Key) -> Vec<QueueStatus> {
-        self.matching(actor, |queue| !queue.added_here)
+        self.matching(actor, |queue| !queue.confirmed)
+    }
+
+    /// Records that a queue that may exist is the actor's.
+    pub fn confirm(&self, actor: &Key, queue: &QueueStatus) {
+        let mut inner = self.0.lock();
+        let queues = inner.queues.get_mut(actor).into_iter().flatten();
+        for it in queues.filter(|it| it.status.is_same_queue(queue)) {
+            it.confirmed = true;
+        }
     }
 
     /// Records that a queue's broker has failed; returns how often it has.
@@ -190,17 +199,17 @@ mod tests {
             },
         );
         // A retired queue may lack its owner tag until it is deleted.
-        assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
-        assert_eq!(unrecorded.of(&Key::new("team", "b")), []);
+        assert_eq!(unrecorded.confirmed(&key), [queue("east"), queue("west")]);
+        assert_eq!(unrecorded.confirmed(&Key::new("team", "b")), []);
         assert_eq!(
             unrecorded.created_as(&key, &queue("west")),
             Some(created("west"))
         );
         assert_eq!(unrecorded.created_as(&key, &queue("north")), None);
         unrecorded.remove(&key, &queue("east"));
-        assert_eq!(unrecorded.of(&key), [queue("west")]);
+        assert_eq!(unrecorded.confirmed(&key), [queue("west")]);
         unrecorded.forget(&key);
-        assert_eq!(unrecorded.of(&key), []);
+        assert_eq!(unrecorded.confirmed(&key), []);
     }
 
     /// QUE-13
@@ -208,20 +217,25 @@ mod tests {
     fn queues_of_an_earlier_process_are_added_once() {
         let (unrecorded, key) = (UnrecordedQueues::default(), Key::new("team", "a"));
         let possible = || {
-            vec![
+            Some(vec![
                 (queue("east"), created("east")),
                 (queue("west"), created("west")),
-            ]
+                (queue("north"), created("north")),
+            ])
         };
+        unrecorded.add_maybe_created(&key, || None);
         unrecorded.add_maybe_created(&key, possible);
         unrecorded.add(&key, queue("west"), created("west"));
-        assert_eq!(unrecorded.added_here(&key), [queue("west")]);
-        assert_eq!(unrecorded.of(&key), [queue("east"), queue("west")]);
+        assert_eq!(unrecorded.confirmed(&key), [queue("west")]);
+        let maybe_created = [queue("east"), queue("north")];
+        assert_eq!(unrecorded.maybe_created_by(&key), maybe_created);
+        unrecorded.confirm(&key, &queue("north"));
+        assert_eq!(unrecorded.confirmed(&key), [queue("north"), queue("west")]);
         unrecorded.remove(&key, &queue("east"));
         unrecorded.add_maybe_created(&key, possible);
-        assert_eq!(unrecorded.of(&key), [queue("west")]);
+        assert_eq!(unrecorded.maybe_created_by(&key), []);
         unrecorded.forget(&key);
         unrecorded.add_maybe_created(&key, possible);
-        assert_eq!(unrecorded.of(&key).len(), 2);
+        assert_eq!(unrecorded.maybe_created_by(&key).len(), 3);
     }
 }

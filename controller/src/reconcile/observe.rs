@@ -288,17 +288,16 @@ fn known_queues(
         claims.queue_name_holder_for(transports, address, key)
     };
     let unrecorded = &context.unrecorded_queues;
-    unrecorded.add_maybe_created(key, || match desired {
-        Ok(desired) => maybe_created_queues(desired, actor, previous, transports),
-        Err(_) => Vec::new(),
+    unrecorded.add_maybe_created(key, || {
+        let desired = desired.ok()?;
+        Some(maybe_created_queues(desired, actor, previous, transports))
     });
-    let (existing, maybe_created) = match actor.metadata.deleting {
-        _ if deletion.retains_queue => (Vec::new(), Vec::new()),
-        // A queue that may not exist must not block the deletion while its broker is unreachable.
-        true => (unrecorded.added_here(key), unrecorded.maybe_created_by(key)),
-        false => (unrecorded.of(key), Vec::new()),
+    let (confirmed, maybe_created) = if deletion.retains_queue {
+        (Vec::new(), Vec::new())
+    } else {
+        (unrecorded.confirmed(key), unrecorded.maybe_created_by(key))
     };
-    let unrecorded = (&*existing, &*maybe_created);
+    let unrecorded = (&*confirmed, &*maybe_created);
     KnownQueues::from_status(previous, unrecorded, desired, transports, holder_of)
 }
 
@@ -316,9 +315,13 @@ fn maybe_created_queues(
     let is_possible = desired.transport.queues().auto_create && !is_recorded;
     let mut possible = Vec::new();
     possible.extend(is_possible.then(|| (queue, desired.queue_of(actor))));
-    if may_have_moved(actor, previous) {
-        possible.extend(desired.queues_elsewhere(actor, transports));
-    }
+    let moved = may_have_moved(actor, previous);
+    let is_listed = |queue: &QueueStatus| {
+        let mut retired = previous.retired_queues.iter();
+        retired.any(|it| it.unconfirmed && it.is_same_queue(queue))
+    };
+    let elsewhere = desired.queues_elsewhere(actor, transports).into_iter();
+    possible.extend(elsewhere.filter(|(queue, _)| moved || is_listed(queue)));
     possible
 }
 

@@ -3,7 +3,7 @@
 use asya_controller::Args;
 use serde_json::{Map, Value, json};
 
-use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, location};
+use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, TWIN, location};
 use crate::process::Process;
 
 /// Name of the release, with which the names of its objects begin.
@@ -22,7 +22,10 @@ fn transports() -> Value {
             json!({"type": "rabbitmq", "enabled": true, "config": config}),
         )
     });
-    let sqs = TRANSPORTS.map(|name| (name.to_owned(), sqs(name)));
+    let sqs = TRANSPORTS
+        .iter()
+        .chain([&TWIN])
+        .map(|name| ((*name).to_owned(), sqs(name)));
     json!({"transports": rabbitmq.into_iter().chain(sqs).collect::<Map<_, _>>()})
 }
 

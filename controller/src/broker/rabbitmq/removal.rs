@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::{Rabbitmq, depth_of};
 use crate::broker::limiter::Operation;
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth};
+use crate::broker::{
+    BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth, Untagged,
+};
 
 impl Rabbitmq {
     pub(super) async fn delete(
@@ -57,13 +59,15 @@ impl Rabbitmq {
         &self,
         queue: &str,
         owner: &QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &dyn DeletionGuard,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(queue).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
         };
-        if let Some(refusal) = self.deletion_refusal(queue, owner).await? {
+        let refusal = self.deletion_refusal(queue, owner).await?;
+        if let Some(refusal) = refusal.filter(|refusal| !untagged.permits(refusal)) {
             self.empty_confirmations.forget(queue);
             return Ok(DeleteIfEmptyOutcome::NotOwned(refusal));
         }

@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use super::Sqs;
 use crate::broker::limiter::Operation;
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth};
+use crate::broker::{
+    BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Depth, Untagged,
+};
 
 impl Sqs {
     pub(super) async fn delete(
@@ -41,13 +43,15 @@ impl Sqs {
         &self,
         name: &str,
         owner: &QueueOwner,
+        untagged: Untagged,
         generation: i64,
         guard: &dyn DeletionGuard,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let Some(found) = self.find(name).await? else {
             return Ok(DeleteIfEmptyOutcome::Deleted);
         };
-        if let Some(refusal) = found.queue.deletion_refusal(owner, &self.cluster) {
+        let refusal = found.queue.deletion_refusal(owner, &self.cluster);
+        if let Some(refusal) = refusal.filter(|refusal| !untagged.permits(refusal)) {
             self.empty_confirmations.forget(name);
             return Ok(DeleteIfEmptyOutcome::NotOwned(refusal));
         }

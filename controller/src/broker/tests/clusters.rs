@@ -51,7 +51,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         let not_owned = Ok(DeleteIfEmptyOutcome::NotOwned(of_cluster(HERE)));
         assert_eq!(
             there
-                .delete_if_empty(name, &owner(&queue), 1, &Confirmed)
+                .delete_if_empty(name, &owner(&queue), Untagged::Keep, 1, &Confirmed)
                 .await,
             not_owned
         );
@@ -89,7 +89,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
         Ok(DeleteOutcome::Deleted)
     );
     let mut outcome = there
-        .delete_if_empty(dlq, &owner(&queue), 1, &Confirmed)
+        .delete_if_empty(dlq, &owner(&queue), Untagged::Keep, 1, &Confirmed)
         .await
         .unwrap();
     if real.kind == "rabbitmq"
@@ -97,7 +97,7 @@ async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     {
         sleep(wait).await;
         outcome = there
-            .delete_if_empty(dlq, &owner(&queue), 1, &Confirmed)
+            .delete_if_empty(dlq, &owner(&queue), Untagged::Keep, 1, &Confirmed)
             .await
             .unwrap();
     }
@@ -184,7 +184,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     let kept = Ok(DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag));
     assert_eq!(
         client
-            .delete_if_empty(name, &owner(&queue), 1, &Confirmed)
+            .delete_if_empty(name, &owner(&queue), Untagged::Keep, 1, &Confirmed)
             .await,
         kept
     );

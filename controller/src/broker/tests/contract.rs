@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use asya_shared::config::Transport;
 use asya_shared::transport::ActorQueue;
+use asya_shared::transport::ownership::DeletionRefusal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, pause, resume, sleep};
 
@@ -65,6 +66,21 @@ impl Real {
         match self.kind {
             "sqs" => super::sqs::send(&self.config, &queue.names.queue, count).await,
             _ => super::rabbitmq::send(&self.config, &queue.names.queue, count).await,
+        }
+    }
+
+    /// Creates a queue as the client would, without tags, bypassing it.
+    async fn create_untagged(&self, queue: &str) {
+        match self.kind {
+            "sqs" => super::sqs::create(&self.config, queue).await,
+            _ => super::rabbitmq::create(&self.config, queue).await,
+        }
+    }
+
+    async fn purge(&self, queue: &str) {
+        match self.kind {
+            "sqs" => super::sqs::purge(&self.config, queue).await,
+            _ => super::rabbitmq::purge(&self.config, queue).await,
         }
     }
 
@@ -144,7 +160,13 @@ async fn queue_lifecycle(real: &Real) {
     assert_eq!(depths, [Ok(Count::Messages(three))]);
 
     let kept = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue), 1, &Confirmed)
+        .delete_if_empty(
+            &queue.names.queue,
+            &owner(&queue),
+            Untagged::Keep,
+            1,
+            &Confirmed,
+        )
         .await;
     assert_eq!(kept, Ok(DeleteIfEmptyOutcome::InUse));
     for _ in 0..2 {
@@ -155,7 +177,13 @@ async fn queue_lifecycle(real: &Real) {
         assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
     }
     let deleted = client
-        .delete_if_empty(&queue.names.queue, &owner(&queue), 1, &Confirmed)
+        .delete_if_empty(
+            &queue.names.queue,
+            &owner(&queue),
+            Untagged::Keep,
+            1,
+            &Confirmed,
+        )
         .await;
     assert_eq!(
         deleted,
@@ -258,7 +286,9 @@ async fn queue_is_deleted_only_if_that_is_confirmed_in_time(real: &Real) {
         let (name, owner) = (&*queue.names.queue, owner(&queue));
         client.create(&queue).await.unwrap();
         until_queued(&client, &queue, 0).await;
-        let outcome = client.delete_if_empty(name, &owner, 1, &Late(Ok(()))).await;
+        let outcome = client
+            .delete_if_empty(name, &owner, Untagged::Keep, 1, &Late(Ok(())))
+            .await;
         if let Ok(DeleteIfEmptyOutcome::Recheck(wait)) = outcome {
             pause();
             advance(wait).await;
@@ -268,7 +298,9 @@ async fn queue_is_deleted_only_if_that_is_confirmed_in_time(real: &Real) {
             Late(Ok(())),
             Late(Err(BrokerError::Unconfirmed("changed".to_owned()))),
         ] {
-            let emptied = client.delete_if_empty(name, &owner, 1, &guard).await;
+            let emptied = client
+                .delete_if_empty(name, &owner, Untagged::Keep, 1, &guard)
+                .await;
             assert!(
                 matches!(emptied, Err(BrokerError::Unconfirmed(_))),
                 "{kind:?}: {emptied:?}"
@@ -280,12 +312,46 @@ async fn queue_is_deleted_only_if_that_is_confirmed_in_time(real: &Real) {
             );
         }
         assert!(serves(&check_of(&client, &queue).await));
-        let emptied = client.delete_if_empty(name, &owner, 1, &Confirmed).await;
+        let emptied = client
+            .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
+            .await;
         assert_eq!(emptied, Ok(DeleteIfEmptyOutcome::Deleted), "{kind:?}");
     }
 }
 
+/// QUE-13, QUE-34: such a queue may be someone else's.
+async fn untagged_queue_is_deleted_only_on_request_and_if_it_is_empty(real: &Real) {
+    let (transport, client) = real.with(&json!({})).await;
+    let queue = queue_of(&transport, &fresh("untagged"));
+    let (name, owner) = (&*queue.names.queue, owner(&queue));
+    real.create_untagged(name).await;
+    until_queued(&client, &queue, 0).await;
+    let delete = |untagged, guard| client.delete_if_empty(name, &owner, untagged, 1, guard);
+    let kept = DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag);
+    assert_eq!(delete(Untagged::Keep, &Confirmed).await, Ok(kept.clone()));
+    real.send(&queue, 1).await;
+    until_queued(&client, &queue, 1).await;
+    let outcome = delete(Untagged::Delete, &Confirmed).await;
+    assert_eq!(outcome, Ok(DeleteIfEmptyOutcome::InUse));
+    assert_eq!(
+        delete(Untagged::Keep, &Confirmed).await,
+        Ok(kept),
+        "not tagged for that"
+    );
+    real.purge(name).await;
+    until_queued(&client, &queue, 0).await;
+    if let Ok(DeleteIfEmptyOutcome::Recheck(wait)) = delete(Untagged::Delete, &Confirmed).await {
+        pause();
+        advance(wait).await;
+        resume();
+    }
+    let outcome = delete(Untagged::Delete, &Confirmed).await;
+    assert_eq!(outcome, Ok(DeleteIfEmptyOutcome::Deleted));
+    assert_eq!(check_of(&client, &queue).await, QueueCheck::NotFound);
+}
+
 async fn contract(real: Real) {
+    untagged_queue_is_deleted_only_on_request_and_if_it_is_empty(&real).await;
     queue_is_deleted_only_if_that_is_confirmed_in_time(&real).await;
     queue_lifecycle(&real).await;
     dead_letter_queue_is_created_first_and_restored(&real).await;

@@ -252,7 +252,9 @@ async fn only_rabbitmqs_own_404_means_that_a_queue_is_absent() {
         let (name, owner) = (&*queue.names.queue, owner(&queue));
         let deleted = client.delete(name, &owner, &Confirmed).await;
         assert_eq!(deleted.is_ok(), is_absent, "{body:?}: {deleted:?}");
-        let emptied = client.delete_if_empty(name, &owner, 1, &Confirmed).await;
+        let emptied = client
+            .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
+            .await;
         assert_eq!(emptied.is_ok(), is_absent, "{body:?}: {emptied:?}");
         let observed = client.observe(&queue).await;
         assert_eq!(observed.is_ok(), is_absent, "{body:?}: {observed:?}");

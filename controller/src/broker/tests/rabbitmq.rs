@@ -56,6 +56,17 @@ pub async fn send(config: &Value, queue: &str, count: usize) {
     }
 }
 
+/// Creates a queue of the default type without bindings, bypassing the client.
+pub async fn create(config: &Value, queue: &str) {
+    let body = json!({"durable": true, "arguments": {"x-queue-type": "quorum"}});
+    put(config, &format!("queues/%2F/{queue}"), &body).await;
+}
+
+pub async fn purge(config: &Value, queue: &str) {
+    let contents = format!("queues/%2F/{queue}/contents");
+    call(config, Method::DELETE, &contents, &Value::Null).await;
+}
+
 /// RMQ-4
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
@@ -159,29 +170,30 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
         // The broker has not updated its counts yet, so only a get returns the message.
         real.send(&queue, 1).await;
         let mut outcome = client
-            .delete_if_empty(name, &owner, 1, &Confirmed)
+            .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
             .await
             .unwrap();
         if let DeleteIfEmptyOutcome::Recheck(delay) = outcome {
             sleep(delay).await;
             outcome = client
-                .delete_if_empty(name, &owner, 1, &Confirmed)
+                .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
                 .await
                 .unwrap();
         }
         assert_eq!(outcome, DeleteIfEmptyOutcome::InUse, "{kind}");
         until_queued(&client, &queue, 1).await;
         assert_eq!(
-            client.delete_if_empty(name, &owner, 1, &Confirmed).await,
+            client
+                .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
+                .await,
             Ok(DeleteIfEmptyOutcome::InUse),
             "{kind}"
         );
 
-        let contents = format!("queues/%2F/{name}/contents");
-        call(&real.config, Method::DELETE, &contents, &Value::Null).await;
+        purge(&real.config, name).await;
         until_queued(&client, &queue, 0).await;
         let first = client
-            .delete_if_empty(name, &owner, 1, &Confirmed)
+            .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
             .await
             .unwrap();
         if kind == "quorum" {
@@ -192,7 +204,9 @@ async fn only_an_empty_queue_of_any_type_is_deleted_if_empty() {
             assert!(serves(&check_of(&client, &queue).await));
             sleep(Duration::from_secs(10)).await;
             assert_eq!(
-                client.delete_if_empty(name, &owner, 1, &Confirmed).await,
+                client
+                    .delete_if_empty(name, &owner, Untagged::Keep, 1, &Confirmed)
+                    .await,
                 Ok(DeleteIfEmptyOutcome::Deleted)
             );
         } else {

@@ -86,7 +86,13 @@ async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
         .await;
         let queue = queue_of(&transport, "q");
         let result = client
-            .delete_if_empty(&queue.names.queue, &owner(&queue), 1, &Confirmed)
+            .delete_if_empty(
+                &queue.names.queue,
+                &owner(&queue),
+                Untagged::Keep,
+                1,
+                &Confirmed,
+            )
             .await;
         match result {
             Ok(DeleteIfEmptyOutcome::InUse) => assert!(kept, "{reason}"),

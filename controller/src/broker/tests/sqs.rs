@@ -48,6 +48,18 @@ pub async fn delete(config: &Value, queue: &str) {
     sqs.delete_queue().queue_url(url).send().await.unwrap();
 }
 
+/// Creates a queue without tags, bypassing the client.
+pub async fn create(config: &Value, queue: &str) {
+    let sqs = raw_client(config);
+    sqs.create_queue().queue_name(queue).send().await.unwrap();
+}
+
+pub async fn purge(config: &Value, queue: &str) {
+    let sqs = raw_client(config);
+    let url = url(&sqs, queue).await;
+    sqs.purge_queue().queue_url(url).send().await.unwrap();
+}
+
 async fn attribute(config: &Value, queue: &ActorQueue, name: QueueAttributeName) -> Option<String> {
     let sqs = raw_client(config);
     let url = url(&sqs, &queue.names.queue).await;
@@ -67,6 +79,33 @@ async fn tag(config: &Value, queue: &ActorQueue, key: &str, value: &str) {
         .send()
         .await
         .unwrap();
+}
+
+/// QUE-36
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn queue_has_one_id_in_its_account_and_region() {
+    let real = Real::sqs();
+    let name = fresh("id");
+    let id = async |account: &str, region: &str| {
+        let mut config = real.config.clone();
+        config["region"] = region.into();
+        let transport = transport("sqs", &config);
+        let client = client_with_key(&transport, account).await;
+        let before = client.id(&name).await;
+        client.create(&queue_of(&transport, &name)).await.unwrap();
+        (before.unwrap().is_some(), client.id(&name).await.unwrap())
+    };
+    let (existed, first) = id("111111111111", "us-east-1").await;
+    assert!(!existed && first.is_some());
+    // Another transport of the same account, such as one with another Secret.
+    assert_eq!(id("111111111111", "us-east-1").await, (true, first.clone()));
+    for (account, region) in [("111111111111", "eu-west-1"), ("222222222222", "us-east-1")] {
+        let (existed, other) = id(account, region).await;
+        assert!(!existed && other.is_some() && other != first);
+    }
+    // Every server that is not AWS has this account.
+    assert_eq!(id("000000000000", "us-east-1").await, (false, None));
 }
 
 /// SQS-4, QUE-6

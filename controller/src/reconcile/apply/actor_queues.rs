@@ -13,9 +13,10 @@ use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::DeletionRefusal;
 use asya_shared::transport::ownership::QueueOwner;
 
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeletionGuard, QueueClient};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeletionGuard, QueueClient, Untagged};
 use crate::context::Context;
 use crate::reconcile::plan::queue_removal::{is_removable, is_untagged};
+use crate::reconcile::plan::retired::RetiredRemoval;
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
@@ -55,10 +56,11 @@ impl<'a> ActorQueues<'a> {
     pub(super) async fn delete_if_empty(
         &self,
         queue: &str,
+        untagged: Untagged,
     ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
         let generation = self.actor.generation;
         self.client
-            .delete_if_empty(queue, &self.owner, generation, self.guard)
+            .delete_if_empty(queue, &self.owner, untagged, generation, self.guard)
             .await
     }
 
@@ -68,21 +70,20 @@ impl<'a> ActorQueues<'a> {
         &self,
         queue: &QueueStatus,
         unrecorded: Option<&ActorQueue>,
-    ) -> Result<DeleteIfEmptyOutcome, BrokerError> {
-        let mut removed = self.delete_if_empty(&queue.name).await?;
-        if let Some(created) = unrecorded.filter(|_| is_untagged(&removed))
+    ) -> Result<RetiredRemoval, BrokerError> {
+        let mut outcome = self.delete_if_empty(&queue.name, Untagged::Keep).await?;
+        let tagged = !is_untagged(&outcome);
+        if let Some(created) = unrecorded.filter(|_| !tagged)
             && is_removable(self.client.observe(created).await)?
         {
-            self.client.update(created).await?;
-            removed = self.delete_if_empty(&queue.name).await?;
+            outcome = self.delete_if_empty(&queue.name, Untagged::Delete).await?;
         }
-        match removed {
-            DeleteIfEmptyOutcome::Deleted => {
-                let recheck = self.delete_dead_letters(queue).await?;
-                Ok(recheck.map_or(DeleteIfEmptyOutcome::Deleted, DeleteIfEmptyOutcome::Recheck))
-            }
-            other => Ok(other),
+        if outcome == DeleteIfEmptyOutcome::Deleted
+            && let Some(wait) = self.delete_dead_letters(queue).await?
+        {
+            outcome = DeleteIfEmptyOutcome::Recheck(wait);
         }
+        Ok(RetiredRemoval { outcome, tagged })
     }
 
     /// Deletes a queue's own dead letter queues, including those of earlier configurations. One that holds messages or
@@ -95,7 +96,7 @@ impl<'a> ActorQueues<'a> {
         let transport = &self.transport.name;
         let mut recheck = None;
         for name in self.dead_letters_of(queue) {
-            match self.delete_if_empty(&name).await? {
+            match self.delete_if_empty(&name, Untagged::Keep).await? {
                 DeleteIfEmptyOutcome::Deleted => {}
                 DeleteIfEmptyOutcome::Recheck(wait) => recheck = recheck.max(Some(wait)),
                 DeleteIfEmptyOutcome::NotOwned(refusal) => self.report_kept(&name, &refusal),

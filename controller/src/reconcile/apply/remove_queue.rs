@@ -12,14 +12,14 @@ use tracing::debug;
 
 use super::actor_queues::ActorQueues;
 use super::{messages, predecessor_pods};
-use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard};
+use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Untagged};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
-    AfterRemoval, RemovalProgress, after_removal, after_tagged_removal, after_unrecorded_removal,
+    AfterRemoval, RemovalProgress, after_removal, after_unrecorded_removal, after_untagged_removal,
     is_failure, is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
@@ -115,15 +115,23 @@ async fn remove_queue(
         return Ok(RemovalProgress::Done);
     }
     let removed = match plan.queue_messages {
-        QueueMessages::Keep => queues.delete_if_empty(&queue.name).await?,
+        QueueMessages::Keep => queues.delete_if_empty(&queue.name, Untagged::Keep).await?,
         QueueMessages::Delete => delete_with_messages(queues, queue).await?,
     };
-    let next = match unconfirmed.filter(|_| is_untagged(&removed)) {
-        Some(desired) => {
-            queues.client.update(desired).await?;
-            after_tagged_removal(queues.delete_if_empty(&desired.names.queue).await?)
+    let (unrecorded, key) = (
+        &queues.context.unrecorded_queues,
+        &queues.actor.metadata.key,
+    );
+    let created = unrecorded.created_as(key, queue);
+    let may_lack_tag = unconfirmed.or(created.as_ref());
+    let next = match may_lack_tag.filter(|_| is_untagged(&removed)) {
+        Some(created) if is_removable(queues.client.observe(created).await)? => {
+            let removed = queues
+                .delete_if_empty(&queue.name, Untagged::Delete)
+                .await?;
+            after_untagged_removal(removed)
         }
-        None => after_removal(removed),
+        _ => after_removal(removed),
     };
     match next {
         AfterRemoval::DeadLetters => {
@@ -154,7 +162,8 @@ async fn remove_unrecorded_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) 
         Err(error) if is_failure(error) => unrecorded.record_failure(key, queue),
         Ok(_) | Err(_) => 0,
     };
-    let progress = after_unrecorded_removal(removed, failures);
+    let outcome = removed.map(|removal| removal.outcome);
+    let progress = after_unrecorded_removal(outcome, failures);
     if progress == RemovalProgress::Done {
         unrecorded.remove(key, queue);
     }

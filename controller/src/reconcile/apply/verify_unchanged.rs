@@ -48,6 +48,10 @@ impl<'a> PlannedState<'a> {
         }
     }
 
+    pub(super) fn actor(&self) -> &'a ActorRecord {
+        self.actor
+    }
+
     /// Returns until when the plan may be acted upon. Fails if the actor has changed or has a pod that the plan did not
     /// know. The next reconcile plans with what was just read, even if the watch is still behind.
     pub(super) async fn verify(&self) -> Result<Instant, Error> {

@@ -38,15 +38,15 @@ pub struct KnownQueues {
     pub desired: Option<KnownQueue>,
     /// Retired queues (QUE-13).
     pub retired: Vec<KnownQueue>,
-    /// Queues that an earlier process may have created for an actor that is being deleted, on transports that it has
-    /// left.
+    /// Queues that an earlier process may have created on transports that the actor has left. Until one is found with
+    /// the actor's tag, it holds neither a name nor a deletion.
     pub maybe_created: Vec<QueueStatus>,
 }
 
 impl KnownQueues {
     /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded`
-    /// queues, which the operator has created and no status names, those that the actor no longer uses are retired; the
-    /// same goes for the `maybe_created` ones, which it may have created.
+    /// queues, which are the actor's and no status names, those that it no longer uses are retired. An earlier process
+    /// may have created the `maybe_created` ones.
     pub fn from_status(
         status: &AsyncActorStatus,
         (unrecorded, maybe_created): (&[QueueStatus], &[QueueStatus]),
@@ -70,23 +70,31 @@ impl KnownQueues {
         };
         let verified = status.queue.as_ref();
         let desired = desired.ok().map(Desired::queue);
-        let recorded = || verified.into_iter().chain(&status.retired_queues);
-        let is_known = |queue: &QueueStatus| {
-            let mut all = recorded().chain(&desired);
-            all.any(|it| it.is_same_queue(queue))
-        };
+        let (unconfirmed, retired): (Vec<_>, Vec<_>) =
+            status.retired_queues.iter().partition(|it| it.unconfirmed);
+        let recorded = || verified.into_iter().chain(retired.iter().copied());
         // No status shows that these are the actor's, so keep only what we may delete.
-        let untracked = |queues: &[QueueStatus]| -> Vec<KnownQueue> {
-            let untracked = queues.iter().filter(|queue| !is_known(queue)).map(known);
-            untracked
-                .filter(|queue| queue.permission == DeletePermission::Allowed)
-                .collect()
+        let untracked = |queue: &QueueStatus, others: &[KnownQueue]| {
+            let others = others.iter().map(|known| &known.queue);
+            let mut all = recorded().chain(&desired).chain(others);
+            let known = (!all.any(|it| it.is_same_queue(queue))).then(|| known(queue));
+            known.filter(|known| known.permission == DeletePermission::Allowed)
         };
-        let maybe_created = untracked(maybe_created).into_iter();
-        let retired = status.retired_queues.iter().map(known);
+        let unrecorded = unrecorded.iter().filter_map(|it| untracked(it, &[]));
+        let retired: Vec<_> = retired
+            .iter()
+            .copied()
+            .map(known)
+            .chain(unrecorded)
+            .collect();
+        let mut possible: Vec<KnownQueue> = Vec::new();
+        for queue in maybe_created.iter().chain(unconfirmed) {
+            let is_listed = possible.iter().any(|it| it.queue.is_same_queue(queue));
+            possible.extend(untracked(queue, &retired).filter(|_| !is_listed));
+        }
         Self {
-            maybe_created: maybe_created.map(|known| known.queue).collect(),
-            retired: retired.chain(untracked(unrecorded)).collect(),
+            maybe_created: possible.into_iter().map(|known| known.queue).collect(),
+            retired,
             desired: desired
                 .as_ref()
                 .filter(|queue| verified.is_none_or(|verified| !verified.is_same_queue(queue)))

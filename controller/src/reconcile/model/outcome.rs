@@ -341,6 +341,8 @@ impl TemplateOutcome {
 pub struct RetiredQueues {
     /// Queues to forget: deleted, or not the actor's any more.
     pub forgettable: Vec<QueueStatus>,
+    /// Queues that an earlier process has created: they have the actor's tag.
+    pub confirmed: Vec<QueueStatus>,
     /// When to check the remaining queues again.
     pub recheck_after: Option<Duration>,
 }

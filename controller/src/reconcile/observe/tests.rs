@@ -26,12 +26,15 @@ use crate::cluster::keda::CRDS;
 use crate::cluster::watch::WatchSink;
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::desired::Desired;
 use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
 use crate::reconcile::remember_observed;
-use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, record, spec};
+use crate::reconcile::tests::fixtures::{
+    actor, context, context_with, installation, observed, record, spec,
+};
 use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 
 /// QUE-10
@@ -113,6 +116,57 @@ fn desired_queue_of_which_no_status_tells_may_exist() {
         let expected = if is_possible { vec!["asya-a"] } else { vec![] };
         assert_eq!(names, expected, "{status}");
     }
+}
+
+/// QUE-13: a broker that did not respond is asked again by a new process, even if the queue was verified meanwhile.
+#[test]
+fn queue_listed_as_unconfirmed_may_exist() {
+    let transports = installation().transports;
+    let status = json!({
+        "queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2},
+        "retiredQueues": [
+            {"transport": "other", "name": "asya-a", "unconfirmed": true}, {"transport": "dead", "name": "asya-a"},
+        ],
+    });
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
+    let desired = observed.desired.as_ref().unwrap();
+    let possible = maybe_created_queues(desired, &observed.actor, &observed.previous, &transports);
+    let transports: Vec<_> = possible.iter().map(|(it, _)| &*it.transport).collect();
+    assert_eq!(transports, ["other"]);
+}
+
+/// QUE-13: while the spec cannot be acted on, it does not tell which queues may exist.
+#[tokio::test]
+async fn queues_that_may_exist_are_known_once_the_spec_can_be_acted_on() {
+    let context = context();
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let known = |desired: Result<&Desired, &Fault>, retains_queue| {
+        let deletion = DeletionSettings {
+            retains_queue,
+            ..DeletionSettings::of(&observed.actor)
+        };
+        let queues = known_queues(
+            &context,
+            &observed.actor,
+            &observed.previous,
+            desired,
+            &deletion,
+        );
+        let transports = queues.maybe_created.into_iter().map(|it| it.transport);
+        transports.collect::<Vec<_>>().join(" ")
+    };
+    let fault = Fault::until_change(Reason::QueueConflict, "");
+    assert_eq!(known(Err(&fault), false), "");
+    assert_eq!(known(observed.desired.as_deref(), true), "", "kept");
+    assert_eq!(known(observed.desired.as_deref(), false), "aws dead other");
+    let key = observed.key();
+    context
+        .unrecorded_queues
+        .confirm(key, &context.unrecorded_queues.maybe_created_by(key)[1]);
+    assert_eq!(
+        known(observed.desired.as_deref(), false).split(' ').count(),
+        2
+    );
 }
 
 /// STA-1, FW-23

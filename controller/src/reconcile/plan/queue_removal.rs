@@ -48,7 +48,7 @@ pub enum AfterRemoval {
 }
 
 /// Whether a queue that status does not name was kept only because it has no owner tag. The reconcile that created it
-/// may have been interrupted, so tag it, and delete it only if it is empty, as it may be foreign.
+/// may have been interrupted, so it may be deleted without one, but only if it is empty, as it may be foreign.
 pub fn is_untagged(removed: &DeleteIfEmptyOutcome) -> bool {
     *removed == DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag)
 }
@@ -63,8 +63,8 @@ pub fn after_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     }
 }
 
-/// Decides for an untagged queue that was tagged and then deleted if empty.
-pub fn after_tagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
+/// Decides for a queue that was to be deleted without a tag.
+pub fn after_untagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
         DeleteIfEmptyOutcome::InUse => AfterRemoval::Leave(DeletionRefusal::NoOwnerTag),
         removed => after_removal(removed),
@@ -104,8 +104,8 @@ mod tests {
     use asya_shared::transport::ownership::DeletionRefusal;
 
     use super::{
-        AfterRemoval, RemovalProgress, after_removal, after_tagged_removal,
-        after_unrecorded_removal, is_failure, is_removable, is_untagged,
+        AfterRemoval, RemovalProgress, after_removal, after_unrecorded_removal,
+        after_untagged_removal, is_failure, is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -137,7 +137,7 @@ mod tests {
             (untagged(), AfterRemoval::Leave(DeletionRefusal::NoOwnerTag)),
             (later(), recheck()),
         ] {
-            assert_eq!(after_tagged_removal(removed), expected);
+            assert_eq!(after_untagged_removal(removed), expected);
         }
     }
 

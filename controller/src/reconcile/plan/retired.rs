@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 
+use crate::broker::DeleteIfEmptyOutcome;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::actor_hash;
@@ -15,29 +16,44 @@ use crate::record::PodRecord;
 pub struct RetiredCheck {
     /// Queues to delete if they are empty.
     pub queues: Vec<QueueStatus>,
+    /// Queues that an earlier process may have created: to delete if they are empty, and nobody else's.
+    pub maybe_created: Vec<QueueStatus>,
     /// Queues that no status has named as verified, and so may never have been created. While pods may consume from
     /// them, they are only looked up.
     pub never_verified: Vec<QueueStatus>,
+    /// The actor's queue: another transport may lead to it (QUE-36).
+    pub current: Option<QueueStatus>,
     /// The actor's pods, which do not consume from the queues to delete.
     pub known_pods: Vec<Arc<PodRecord>>,
 }
 
 /// Plans the check of the retired queues.
 pub fn plan_check(observed: &Observed) -> RetiredCheck {
-    let mut queues = deletable_queues(observed);
+    let Some(desired) = desired_if_deletable(observed) else {
+        return RetiredCheck::default();
+    };
+    let retired = observed.queues.retired.iter().filter(|known| {
+        known.permission == DeletePermission::Allowed && !known.queue.is_same_queue(&desired)
+    });
+    let mut queues: Vec<QueueStatus> = retired.map(|known| known.queue.clone()).collect();
+    let maybe_created = observed.queues.maybe_created.clone();
     if all_pods_current(observed) || all_sidecars_current(observed) {
-        let known_pods = if queues.is_empty() {
-            Vec::new()
-        } else {
-            observed.known_pods.clone()
-        };
+        let is_needed = !queues.is_empty() || !maybe_created.is_empty();
         RetiredCheck {
             queues,
-            known_pods,
-            ..RetiredCheck::default()
+            maybe_created,
+            never_verified: Vec::new(),
+            current: is_needed.then_some(desired),
+            known_pods: observed
+                .known_pods
+                .iter()
+                .filter(|_| is_needed)
+                .cloned()
+                .collect(),
         }
     } else {
         queues.retain(|queue| queue.verified_hash.is_none() && queue.url.is_none());
+        queues.extend(maybe_created);
         RetiredCheck {
             never_verified: queues,
             ..RetiredCheck::default()
@@ -45,25 +61,13 @@ pub fn plan_check(observed: &Observed) -> RetiredCheck {
     }
 }
 
-/// The retired queues that we may delete.
-fn deletable_queues(observed: &Observed) -> Vec<QueueStatus> {
-    let Ok(desired) = &observed.desired else {
-        return Vec::new();
-    };
-    if !observed.queues_managed
+/// The actor's queue, if we may delete others that it has had.
+fn desired_if_deletable(observed: &Observed) -> Option<QueueStatus> {
+    let desired = observed.desired.as_ref().ok()?;
+    let keeps = !observed.queues_managed
         || observed.deletion.retains_queue
-        || observed.actor.annotations.skip_queue_deletion
-    {
-        return Vec::new();
-    }
-    let desired = desired.queue();
-    let retired = observed.queues.retired.iter();
-    retired
-        .filter(|known| {
-            known.permission == DeletePermission::Allowed && !known.queue.is_same_queue(&desired)
-        })
-        .map(|known| known.queue.clone())
-        .collect()
+        || observed.actor.annotations.skip_queue_deletion;
+    (!keeps).then(|| desired.queue())
 }
 
 fn all_pods_current(observed: &Observed) -> bool {
@@ -91,6 +95,35 @@ fn all_sidecars_current(observed: &Observed) -> bool {
         let pod_hash = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
         actor_hash(pod_hash) == actor_hash(Some(desired))
     })
+}
+
+/// The result of an attempt to delete a retired queue.
+#[derive(Debug)]
+pub struct RetiredRemoval {
+    pub outcome: DeleteIfEmptyOutcome,
+    /// Whether the broker marked it as the actor's.
+    pub tagged: bool,
+}
+
+/// What follows for a retired queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetiredStep {
+    /// It is deleted, or not the actor's.
+    Forget,
+    /// It turned out to be the actor's: keep it as such.
+    Confirm,
+    Keep,
+}
+
+/// Decides after an attempt to delete a retired queue, which is `confirmed` as the actor's or may be another's.
+pub fn after_retired_removal(confirmed: bool, removal: &RetiredRemoval) -> RetiredStep {
+    match removal.outcome {
+        DeleteIfEmptyOutcome::Deleted | DeleteIfEmptyOutcome::NotOwned(_) => RetiredStep::Forget,
+        _ if confirmed => RetiredStep::Keep,
+        _ if removal.tagged => RetiredStep::Confirm,
+        DeleteIfEmptyOutcome::InUse => RetiredStep::Forget,
+        DeleteIfEmptyOutcome::Recheck(_) => RetiredStep::Keep,
+    }
 }
 
 /// The next steps after a check of retired queues.

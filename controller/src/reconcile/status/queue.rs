@@ -34,7 +34,7 @@ pub(super) fn set_queues(
     let queue = queue_status(observed, outcome);
     let limit_inactive = limit_inactive(observed, outcome, queue.as_ref());
     (status.queued_messages, status.processing_messages) = messages(observed, outcome);
-    let retired = retired::list(observed, queue.as_ref(), &outcome.retired.forgettable);
+    let retired = retired::list(observed, queue.as_ref(), &outcome.retired);
     let newly_retired = retired.queues.iter().any(|listed| {
         let retired = &observed.previous.retired_queues;
         !retired.iter().any(|it| it.is_same_queue(listed))

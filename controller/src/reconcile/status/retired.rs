@@ -6,6 +6,7 @@ use crate::reconcile::model::known_queues::{
     DeletePermission, KnownQueue, has_different_address, has_same_address,
 };
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::RetiredQueues;
 
 /// The retired queues of an actor after a reconcile.
 #[derive(Debug, Default, PartialEq)]
@@ -16,11 +17,11 @@ pub(super) struct RetiredReport {
     pub(super) messages: Vec<String>,
 }
 
-/// The retired queues for status, given the actor's current `queue` and those that are `forgettable`.
+/// The retired queues for status, given the actor's current `queue` and the result of their check.
 pub(super) fn list(
     observed: &Observed,
     queue: Option<&QueueStatus>,
-    forgettable: &[QueueStatus],
+    checked: &RetiredQueues,
 ) -> RetiredReport {
     let is_current = |known: &QueueStatus| {
         queue.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
@@ -33,8 +34,10 @@ pub(super) fn list(
     let retains_queues = observed.deletion.retains_queue;
     let mut report = RetiredReport::default();
     for known in &observed.queues.retired {
-        let is_forgettable = forgettable.iter().any(|it| it.is_same_queue(&known.queue));
-        if is_forgettable || is_current(&known.queue) || is_desired(known) {
+        if is_in(&checked.forgettable, &known.queue)
+            || is_current(&known.queue)
+            || is_desired(known)
+        {
             continue;
         }
         match kept_because(known, retains_queues) {
@@ -60,7 +63,26 @@ pub(super) fn list(
             });
         }
     }
+    let possible = observed.queues.maybe_created.iter();
+    let possible = possible.filter(|it| !is_in(&checked.forgettable, it) && !is_current(it));
+    let of_current_spec =
+        |queue: &QueueStatus| queue.verified_generation == Some(observed.actor.generation);
+    for known in possible.filter(|_| !retains_queues) {
+        let confirmed = is_in(&checked.confirmed, known);
+        // A new process looks it up again in any case until the queue is verified for the current spec.
+        let is_needed = known.unconfirmed || queue.is_some_and(of_current_spec);
+        if confirmed || is_needed {
+            report.queues.push(QueueStatus {
+                unconfirmed: !confirmed,
+                ..known.clone()
+            });
+        }
+    }
     report
+}
+
+fn is_in(queues: &[QueueStatus], queue: &QueueStatus) -> bool {
+    queues.iter().any(|it| it.is_same_queue(queue))
 }
 
 const DELETED_WHEN_EMPTY: &str = "it is deleted once it is empty, or with this actor at the latest";

@@ -89,6 +89,13 @@ impl FoundQueue {
         self.attributes.get("QueueArn").map(String::as_str)
     }
 
+    /// The queue's ARN, unless it is one that servers other than AWS give to each queue of this name: their account is
+    /// 000000000000.
+    #[must_use]
+    pub fn unique_arn(&self) -> Option<&str> {
+        self.arn().filter(|arn| !arn.contains(":000000000000:"))
+    }
+
     /// The owner, if it is not `owner`. A queue without our tags has no owner; the UID is not part of the identity
     /// (FW-35).
     #[must_use]

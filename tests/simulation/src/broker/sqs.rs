@@ -10,6 +10,12 @@ use tokio::time::Instant;
 /// of the second one have dead letter queues.
 pub const TRANSPORTS: [&str; 3] = ["eu-north-1", "eu-south-1", "eu-north-1-other"];
 
+/// Another transport of the first one's account and region, by another access key. No actor uses it.
+pub const TWIN: &str = "eu-north-1-twin";
+
+/// What the name of [`TWIN`] ends with, and that of the Secret with its access key.
+const TWIN_SUFFIX: &str = "-twin";
+
 /// An access key for SQS, and the Secret that holds it.
 pub const ACCESS_KEY: &str = "aws";
 
@@ -31,13 +37,13 @@ pub const LAG: Duration = Duration::from_mins(1);
 /// Region and access key of a transport.
 #[must_use]
 pub fn location(transport: &str) -> (&str, String) {
-    match transport.strip_suffix(OTHER_ACCOUNT) {
-        Some(region) => (region, format!("{ACCESS_KEY}{OTHER_ACCOUNT}")),
-        None => (transport, ACCESS_KEY.to_owned()),
-    }
+    let suffixes = [OTHER_ACCOUNT, TWIN_SUFFIX].into_iter();
+    let mut stripped = suffixes.filter_map(|suffix| Some((transport.strip_suffix(suffix)?, suffix)));
+    let (region, suffix) = stripped.next_back().unwrap_or((transport, ""));
+    (region, format!("{ACCESS_KEY}{suffix}"))
 }
 
-/// The transport with this region and access key.
+/// The transport whose queues this access key leads to in this region.
 #[must_use]
 pub fn transport(region: &str, key: &str) -> String {
     let other = if key.ends_with(OTHER_ACCOUNT) {

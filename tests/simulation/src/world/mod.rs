@@ -32,7 +32,7 @@ use crate::api_server::resources;
 use crate::api_server::store::{Change, Objects, Store};
 use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
-use crate::broker::sqs::{ACCESS_KEY, OTHER_ACCOUNT, TRANSPORTS};
+use crate::broker::sqs::{TRANSPORTS, TWIN, location};
 use crate::faults::Faults;
 use crate::installation::{BROKERS, OPERATOR_NAMESPACE, RELEASE};
 use crate::process::Process;
@@ -131,7 +131,9 @@ impl World {
             .create(&role, json!({"metadata": {}}), &writer("helm"));
         server.applies_while_terminating = seed.rng_for("Kubernetes version").bool();
         keda::install(&mut server.store);
-        for name in [ACCESS_KEY, &format!("{ACCESS_KEY}{OTHER_ACCOUNT}")] {
+        let transports = TRANSPORTS.iter().chain([&TWIN]);
+        let keys: BTreeSet<_> = transports.map(|it| location(it).1).collect();
+        for name in &keys {
             let id = Id::new(&resources::SECRETS, OPERATOR_NAMESPACE, name);
             let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
             let secret = json!({"metadata": {}, "data": data});

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::broker::{
     BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard,
-    QueueClient, QueueObservation, ReadyQueue,
+    QueueClient, QueueObservation, ReadyQueue, Untagged,
 };
 use crate::reconcile::apply::actor_queues::ActorQueues;
 use crate::reconcile::apply::messages;
@@ -50,12 +50,17 @@ impl QueueClient for Recorder {
         &'a self,
         _: &'a str,
         _: &'a QueueOwner,
+        _: Untagged,
         generation: i64,
         guard: &'a dyn DeletionGuard,
     ) -> BrokerResponse<'a, DeleteIfEmptyOutcome> {
         self.0.lock().push(generation);
         let confirmed = guard.confirm();
         confirmed.map_ok(|_| DeleteIfEmptyOutcome::Deleted).boxed()
+    }
+
+    fn id<'a>(&'a self, _: &'a str) -> BrokerResponse<'a, Option<String>> {
+        pending().boxed()
     }
 
     fn observe_many<'a>(&'a self, _: &'a [ActorQueue]) -> BrokerResponses<'a, QueueObservation> {
@@ -82,7 +87,7 @@ async fn empty_queue_is_deleted_for_the_generation_of_an_actor_that_has_not_chan
         let planned = PlannedState::new(&context, &observed.actor, None);
         let mut queues = ActorQueues::new(&context, &observed.actor, transport, &planned);
         queues.client = recorder.clone();
-        let removed = queues.delete_if_empty("asya-a").await;
+        let removed = queues.delete_if_empty("asya-a", Untagged::Keep).await;
         assert_eq!(removed.is_ok(), is_current, "{removed:?}");
     }
     assert_eq!(*recorder.0.lock(), [3, 4]);

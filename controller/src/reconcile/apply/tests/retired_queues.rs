@@ -15,13 +15,30 @@ use crate::broker::http_client::{
     BuildHttpClients, HttpClient, HttpRequest, HttpResponse, NoResponse, over_network,
 };
 use crate::cluster::fence::Fence;
+use crate::context::Context;
 use crate::reconcile::apply::retired;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, record, spec};
 
-/// A broker with the actor's empty classic queue, and the deletions that it received.
-#[derive(Default)]
-struct Broker(Mutex<Vec<String>>);
+/// A broker with classic queue `asya-a`, and the writes that it received.
+struct Broker {
+    writes: Mutex<Vec<String>>,
+    messages: u64,
+    /// The actor that the owner tag names.
+    tagged_for: Option<&'static str>,
+    status: StatusCode,
+}
+
+impl Default for Broker {
+    fn default() -> Self {
+        Self {
+            writes: Mutex::default(),
+            messages: 0,
+            tagged_for: Some("a"),
+            status: StatusCode::OK,
+        }
+    }
+}
 
 impl HttpClient for Broker {
     fn send<'a>(
@@ -29,30 +46,65 @@ impl HttpClient for Broker {
         request: HttpRequest<'a>,
     ) -> BoxFuture<'a, Result<HttpResponse, NoResponse>> {
         let path = request.url.path();
-        let answer = if request.method == Method::DELETE {
-            self.0.lock().push(path.to_owned());
+        let answer = if request.method != Method::GET {
+            let write = format!("{} {path}", request.method);
+            self.writes.lock().push(write);
             json!({})
         } else if path.ends_with("/bindings") {
-            let arguments = json!({
-                "asya.sh/cluster": "cluster-uid", "asya.sh/namespace": "ns", "asya.sh/actor": "a",
+            let bindings = self.tagged_for.into_iter().map(|actor| {
+                let arguments = json!({
+                    "asya.sh/cluster": "cluster-uid", "asya.sh/namespace": "ns", "asya.sh/actor": actor,
+                });
+                json!({
+                    "source": "asya", "destination": "asya-a", "routing_key": "asya-a", "arguments": arguments,
+                    "properties_key": "asya-a~x", "vhost": "/", "destination_type": "queue",
+                })
             });
-            json!([{
-                "source": "asya", "destination": "asya-a", "routing_key": "asya-a", "arguments": arguments,
-                "properties_key": "asya-a~x", "vhost": "/", "destination_type": "queue",
-            }])
+            bindings.collect()
         } else {
             json!({
                 "name": "asya-a", "type": "classic", "durable": true, "arguments": {}, "consumers": 0,
-                "messages": 0, "messages_ready": 0, "messages_unacknowledged": 0,
+                "messages": self.messages, "messages_ready": self.messages, "messages_unacknowledged": 0,
             })
         };
         let response = HttpResponse {
-            status: StatusCode::OK,
+            status: self.status,
             body: answer.to_string().into_bytes(),
             retry_after: None,
         };
         ready(Ok(response)).boxed()
     }
+}
+
+/// A context whose API server has the actor and its pod, and all of whose transports lead to `broker`.
+fn context_of(broker: &Arc<Broker>) -> Context {
+    let mut context = context_with(|request| {
+        let answer: Value = match request {
+            "GET /api/v1/namespaces/kube-system" => {
+                json!({"metadata": {"name": "kube-system", "uid": "cluster-uid"}})
+            }
+            "GET /api/v1/namespaces/ns/pods" => json!({"metadata": {}, "items": [pod()]}),
+            _ if request == format!("GET {ACTOR}") => {
+                actor(&json!({}), &spec(&json!({})), &json!({}))
+            }
+            _ => return None,
+        };
+        Some((200, answer))
+    });
+    let reached = Arc::clone(broker);
+    let clients = BuildHttpClients {
+        management_api: Arc::new(move |_| Ok(reached.clone())),
+        ..over_network()
+    };
+    context.brokers = Brokers::new(
+        context.client.clone(),
+        "asya-system",
+        Fence::unrestricted(),
+        Arc::default(),
+        1,
+        clients,
+    );
+    context
 }
 
 /// The actor's pod, as the API server has it.
@@ -73,36 +125,11 @@ async fn retired_queue_is_deleted_only_if_the_actor_has_no_pod_that_the_plan_did
         (vec![], vec![]),
         (
             vec![record(&pod())],
-            vec!["/api/queues/%2F/asya-a".to_owned()],
+            vec!["DELETE /api/queues/%2F/asya-a".to_owned()],
         ),
     ] {
-        let mut context = context_with(|request| {
-            let answer: Value = match request {
-                "GET /api/v1/namespaces/kube-system" => {
-                    json!({"metadata": {"name": "kube-system", "uid": "cluster-uid"}})
-                }
-                "GET /api/v1/namespaces/ns/pods" => json!({"metadata": {}, "items": [pod()]}),
-                _ if request == format!("GET {ACTOR}") => {
-                    actor(&json!({}), &spec(&json!({})), &json!({}))
-                }
-                _ => return None,
-            };
-            Some((200, answer))
-        });
         let broker = Arc::new(Broker::default());
-        let reached = Arc::clone(&broker);
-        let clients = BuildHttpClients {
-            management_api: Arc::new(move |_| Ok(reached.clone())),
-            ..over_network()
-        };
-        context.brokers = Brokers::new(
-            context.client.clone(),
-            "asya-system",
-            Fence::unrestricted(),
-            Arc::default(),
-            1,
-            clients,
-        );
+        let context = context_of(&broker);
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let queue = QueueStatus {
             transport: "other".to_owned(),
@@ -116,7 +143,71 @@ async fn retired_queue_is_deleted_only_if_the_actor_has_no_pod_that_the_plan_did
         let checked = retired::check(&context, &observed.actor, planned)
             .await
             .unwrap();
-        assert_eq!(*broker.0.lock(), expected, "{checked:?}");
+        assert_eq!(*broker.writes.lock(), expected, "{checked:?}");
         assert_eq!(checked.forgettable.len(), expected.len());
+    }
+}
+
+/// QUE-13, QUE-34: such a queue may be someone else's, so nothing is written to it. It is the actor's only once it was
+/// found with its tag.
+#[tokio::test]
+async fn queue_that_may_exist_is_changed_by_nothing_but_its_deletion() {
+    let deleted = "DELETE /api/queues/%2F/asya-a";
+    for (tagged_for, messages, status, writes, [forgotten, confirmed]) in [
+        (None, 0, StatusCode::OK, vec![deleted], [true, false]),
+        (None, 1, StatusCode::OK, vec![], [true, false]),
+        (Some("b"), 0, StatusCode::OK, vec![], [true, false]),
+        (Some("a"), 0, StatusCode::OK, vec![deleted], [true, false]),
+        (Some("a"), 1, StatusCode::OK, vec![], [false, true]),
+        (
+            Some("a"),
+            0,
+            StatusCode::SERVICE_UNAVAILABLE,
+            vec![],
+            [false; 2],
+        ),
+    ] {
+        let broker = Arc::new(Broker {
+            messages,
+            tagged_for,
+            status,
+            ..Broker::default()
+        });
+        let context = context_of(&broker);
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        let desired = observed.desired.as_ref().unwrap();
+        let transports = &context.installation.transports;
+        let elsewhere = desired.queues_elsewhere(&observed.actor, transports);
+        let possible = elsewhere
+            .into_iter()
+            .filter(|(it, _)| it.transport == "other");
+        let possible: Vec<_> = possible.collect();
+        let queue = possible[0].0.clone();
+        let (unrecorded, key) = (&context.unrecorded_queues, observed.key());
+        unrecorded.add_maybe_created(key, || Some(possible));
+        let planned = RetiredCheck {
+            maybe_created: vec![queue.clone()],
+            current: Some(desired.queue()),
+            known_pods: vec![record(&pod())],
+            ..RetiredCheck::default()
+        };
+        let checked = retired::check(&context, &observed.actor, planned)
+            .await
+            .unwrap();
+        let case = format!("{tagged_for:?}, {messages} messages, {status}");
+        assert_eq!(*broker.writes.lock(), writes, "{case}");
+        assert_eq!(checked.forgettable == [queue.clone()], forgotten, "{case}");
+        assert_eq!(checked.confirmed == [queue.clone()], confirmed, "{case}");
+        assert_eq!(
+            unrecorded.confirmed(key) == [queue.clone()],
+            confirmed,
+            "{case}"
+        );
+        let is_kept = !forgotten && !confirmed;
+        assert_eq!(
+            unrecorded.maybe_created_by(key) == [queue],
+            is_kept,
+            "{case}"
+        );
     }
 }

@@ -1,10 +1,15 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::transport::ownership::DeletionRefusal;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NextCheck, after_check, plan_check};
+use super::{
+    NextCheck, RetiredRemoval, RetiredStep, after_check, after_retired_removal, plan_check,
+};
+use crate::broker::DeleteIfEmptyOutcome;
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
@@ -63,6 +68,102 @@ fn created_queue_that_no_status_names_is_retired_unless_it_may_be_in_use() {
     };
     assert_eq!(retired(None), ["aws", "other"]);
     assert_eq!(retired(Some(Key::new("b", "a"))), ["aws"]);
+}
+
+/// QUE-13: such a queue may not exist, or be someone else's.
+#[test]
+fn queue_that_may_exist_holds_neither_a_name_nor_a_deletion_until_it_is_confirmed() {
+    let mut actor = actor(
+        &json!({}),
+        &spec(&json!({})),
+        &json!({
+            "queue": {"transport": "mq", "name": "asya-a"},
+            "retiredQueues": [
+                {"transport": "other", "name": "asya-a", "unconfirmed": true},
+                {"transport": "gone", "name": "asya-a", "unconfirmed": true},
+                {"transport": "dead", "name": "asya-a"},
+            ],
+        }),
+    );
+    let known = |actor: &Value, confirmed: &[QueueStatus], owner: Option<Key>| {
+        let observed = observed(actor);
+        let (desired, transports) = (observed.desired.as_deref(), installation().transports);
+        let maybe_created = ["aws", "other", "mq", "twin"].map(queue);
+        let unrecorded = (confirmed, &maybe_created[..]);
+        let status = &observed.previous;
+        let owner_of = |_: &QueueStatus| owner.clone();
+        let queues = KnownQueues::from_status(status, unrecorded, desired, &transports, owner_of);
+        let to_delete = queues.to_delete().map(|(it, _)| it.transport.clone());
+        let to_delete = to_delete.collect::<Vec<_>>().join(" ");
+        let maybe_created = transports_of(&queues.maybe_created);
+        (to_delete, maybe_created)
+    };
+    let unconfirmed = || ("mq dead".to_owned(), "aws other".to_owned());
+    assert_eq!(known(&actor, &[], None), unconfirmed(), "{actor}");
+    let other = queue("other");
+    let confirmed = ("mq dead other".to_owned(), "aws".to_owned());
+    assert_eq!(known(&actor, &[other], None), confirmed, "found since");
+    let owner = Some(Key::new("b", "a"));
+    assert_eq!(known(&actor, &[], owner).1, "", "another actor's name");
+    actor["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(known(&actor, &[], None), unconfirmed(), "being deleted");
+}
+
+/// QUE-13
+#[test]
+fn queue_that_may_exist_is_checked_unless_the_actor_keeps_its_queues() {
+    let check = |extra: &Value, pods: &[&str]| {
+        let mut observed = moved(&json!({}), extra, "mq", &[]);
+        observed.queues.maybe_created = vec![queue("other")];
+        observed.pods = pods.iter().map(|hash| pod("p", hash)).collect();
+        observed.known_pods.clone_from(&observed.pods);
+        let check = plan_check(&observed);
+        let current = check.current.map(|it| it.transport);
+        let pods = check.known_pods.len();
+        let [deleted, looked_up] =
+            [check.maybe_created, check.never_verified].map(|it| transports_of(&it));
+        (deleted, looked_up, current, pods)
+    };
+    let current = plain("mq", &[])
+        .standalone()
+        .unwrap()
+        .workload
+        .template_hash
+        .clone();
+    let text = str::to_owned;
+    let deleted = (text("other"), text(""), Some(text("mq")), 1);
+    assert_eq!(check(&json!({}), &[&current]), deleted);
+    let looked_up = (text(""), text("other"), None, 0);
+    assert_eq!(check(&json!({}), &[&current, "before"]), looked_up);
+    let retain = json!({"queue": {"deletionPolicy": "Retain"}});
+    assert_eq!(check(&retain, &[]), (text(""), text(""), None, 0));
+}
+
+/// QUE-13
+#[test]
+fn retired_queue_is_confirmed_by_its_tag_alone() {
+    use DeleteIfEmptyOutcome::{Deleted, InUse, NotOwned, Recheck};
+    let second = Duration::from_secs(1);
+    let step = |confirmed, tagged, outcome| {
+        after_retired_removal(confirmed, &RetiredRemoval { outcome, tagged })
+    };
+    for confirmed in [true, false] {
+        for tagged in [true, false] {
+            assert_eq!(step(confirmed, tagged, Deleted), RetiredStep::Forget);
+            let foreign = NotOwned(DeletionRefusal::NoOwnerTag);
+            assert_eq!(step(confirmed, tagged, foreign), RetiredStep::Forget);
+        }
+        assert_eq!(step(true, confirmed, InUse), RetiredStep::Keep);
+        assert_eq!(step(true, confirmed, Recheck(second)), RetiredStep::Keep);
+    }
+    assert_eq!(step(false, true, InUse), RetiredStep::Confirm);
+    assert_eq!(step(false, true, Recheck(second)), RetiredStep::Confirm);
+    assert_eq!(step(false, false, InUse), RetiredStep::Forget);
+    assert_eq!(step(false, false, Recheck(second)), RetiredStep::Keep);
+}
+
+fn transports_of(queues: &[QueueStatus]) -> String {
+    transports(queues).join(" ")
 }
 
 /// QUE-13, QUE-12, FIN-4

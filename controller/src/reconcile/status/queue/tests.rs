@@ -110,7 +110,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
 
     *later.retired = RetiredQueues {
         forgettable: status.retired_queues.clone(),
-        recheck_after: None,
+        ..RetiredQueues::default()
     };
     let (emptied, requeue, _) = report_queues(&observed, &later);
     assert_eq!((emptied.retired_queues, requeue), (vec![], None));

@@ -332,3 +332,19 @@ fn actor_may_delete_only_a_queue_tagged_for_it() {
         assert_eq!(found.deletion_refusal(&owner, HERE), desired, "{tags:?}");
     }
 }
+
+/// QUE-36
+#[test]
+fn arn_identifies_a_queue_unless_each_server_gives_it() {
+    let id = |arn: &str| {
+        let mut found = FoundQueue::default();
+        found
+            .attributes
+            .insert("QueueArn".to_owned(), arn.to_owned());
+        found.unique_arn().map(str::to_owned)
+    };
+    let arn = "arn:aws:sqs:eu-west-1:111111111111:asya-000000000000";
+    assert_eq!(id(arn).as_deref(), Some(arn));
+    assert_eq!(id(ARN), None);
+    assert_eq!(FoundQueue::default().unique_arn(), None);
+}
