@@ -24,7 +24,7 @@ use super::client::READ_TIMEOUT;
 use super::store::{Scope, Store};
 use crate::record::{Enqueue, Projected, Record};
 use crate::telemetry::health::ReadinessCheck;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, WatchHealth};
 
 /// The server ends a watch after this long, and the next one resumes from the last observed version. The client's read
 /// timeout ([`super::client::READ_TIMEOUT`]) is slightly longer, and so detects a dead connection.
@@ -150,19 +150,20 @@ where
 
     async fn follow(&self, passed_before: bool, enqueue: &impl Fn(Enqueue)) {
         let kind = self.kind_name();
+        let mut health = WatchHealth::new(&self.metrics, &kind);
         let (mut failures, mut listed) = (0, false);
         loop {
             let mut events = self.events();
-            while let Some(event) = self.next(&mut events, &mut failures).await {
+            while let Some(event) = self.next(&mut events, &mut failures, &mut health).await {
                 match event {
                     Ok(event) => {
                         if failures > 0 && is_established(&event) {
-                            self.report_recovery();
+                            self.report_recovery(&mut health);
                             failures = 0;
                         }
                         listed |= matches!(event, Event::InitDone);
                         self.metrics.watch_event(&kind);
-                        let affected = self.handle(event);
+                        let affected = self.handle(event, &mut health);
                         if affected.is_empty() {
                             self.metrics.watch_event_dropped(&kind);
                         }
@@ -170,6 +171,7 @@ where
                     }
                     Err(error) => {
                         failures += 1;
+                        health.set(false);
                         self.report_failure(&kind, &error, failures);
                         // Objects that were listed stay in use, even if they are stale.
                         if !listed {
@@ -211,7 +213,7 @@ where
         watcher::watcher(self.api.clone(), config).boxed()
     }
 
-    fn handle(&self, event: Event<S>) -> Vec<Enqueue> {
+    fn handle(&self, event: Event<S>, health: &mut WatchHealth) -> Vec<Enqueue> {
         let (store, scope) = (&self.sink, &self.scope);
         match event {
             Event::Init => {
@@ -221,7 +223,7 @@ where
             Event::InitApply(object) | Event::Apply(object) => store.apply(scope, &object.into()),
             Event::Delete(object) => store.delete(scope, &object.into()),
             Event::InitDone => {
-                self.metrics.watch_healthy(&self.kind_name(), true);
+                health.set(true);
                 self.check.ready();
                 let mut affected = store.init_done(scope);
                 if store.list_completed(scope) {
@@ -236,25 +238,29 @@ where
     }
 
     /// Returns the next event. kube's watcher does not report a reconnect, so assume one after a while without errors.
-    async fn next<E: Stream + Unpin>(&self, events: &mut E, failures: &mut u32) -> Option<E::Item> {
+    async fn next<E: Stream + Unpin>(
+        &self,
+        events: &mut E,
+        failures: &mut u32,
+        health: &mut WatchHealth,
+    ) -> Option<E::Item> {
         if *failures > 0 {
             if let Ok(next) = timeout(QUIET, events.next()).await {
                 return next;
             }
-            self.report_recovery();
+            self.report_recovery(health);
             *failures = 0;
         }
         events.next().await
     }
 
-    fn report_recovery(&self) {
+    fn report_recovery(&self, health: &mut WatchHealth) {
         let kind = self.kind_name();
-        self.metrics.watch_healthy(&kind, true);
+        health.set(true);
         info!(%kind, "watch recovered");
     }
 
     fn report_failure(&self, kind: &str, error: &Error, failures: u32) {
-        self.metrics.watch_healthy(kind, false);
         // Watches are interrupted occasionally; only a persistent failure deserves a warning.
         if failures == 1 && is_interruption(error) {
             tracing::debug!(%kind, %error, "watch interrupted");

@@ -66,6 +66,7 @@ pub async fn reconcile(
         applied => applied?,
     };
     remember_outcome(context, &observed, &outcome);
+    retries::add_interruption(&mut outcome, attempt.failures);
     if attempt.last {
         retries::mark_retries_exhausted(&mut outcome);
     }

@@ -1,7 +1,7 @@
 //! Faults of the last attempt (FW-6), and errors that persist (STA-7).
 
 use super::model::observed::Observed;
-use super::model::outcome::{ActiveOutcome, Outcome, QueueState};
+use super::model::outcome::{ActiveOutcome, Interruption, Outcome, QueueState};
 use crate::fault::{Error, Fault, Reason, Requeue};
 
 /// Rewrites the faults of the last attempt to say that only an event starts the next one.
@@ -55,30 +55,66 @@ pub(super) fn is_reported(error: &Error, failures: u32, deleting: bool) -> bool 
 /// # Errors
 /// `error` unless it is an API status, the only kind that is reported as a state of the actor.
 pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outcome, Error> {
-    let Error::Api(kube::Error::Api(status)) = &error else {
+    let Some(fault) = api_fault(&error) else {
         return Err(error);
     };
-    let fault = Fault {
-        reason: Reason::ReconcileError,
-        message: format!("the API server returned an error: {}", status.message),
-        requeue: error.requeue(),
-    };
-    let error = Box::new(error);
     if observed.actor.metadata.deleting {
+        let error = Box::new(error);
         return Ok(Outcome::DeletionBlocked { fault, error });
     }
     let mut active_outcome = ActiveOutcome::initial(observed, None);
-    (active_outcome.fault, active_outcome.interrupted) = (Some(fault), Some(error));
+    let of_scaling = false;
+    active_outcome.interrupted = Some(Box::new(Interruption { error, of_scaling }));
+    active_outcome.fault = Some(fault);
     Ok(Outcome::Active(active_outcome))
+}
+
+/// Adds the persistent API server error that ended a reconcile after it had something to report. While scaling is on,
+/// an error of the step that scales concerns scaling alone.
+pub(super) fn add_interruption(outcome: &mut Outcome, failures: u32) {
+    let Outcome::Active(active_outcome) = outcome else {
+        return;
+    };
+    let Some(interruption) = active_outcome.interrupted.as_deref() else {
+        return;
+    };
+    if !is_reported(&interruption.error, failures, false) {
+        return;
+    }
+    let Some(fault) = api_fault(&interruption.error) else {
+        return;
+    };
+    let scaling = active_outcome.scaling.as_mut();
+    let known = match scaling.filter(|_| interruption.of_scaling) {
+        Some(scaling) => &mut scaling.fault,
+        None => &mut active_outcome.fault,
+    };
+    known.get_or_insert(fault);
+}
+
+/// The fault for an API status, the only kind of error that is reported as a state of the actor.
+fn api_fault(error: &Error) -> Option<Fault> {
+    let Error::Api(kube::Error::Api(status)) = error else {
+        return None;
+    };
+    Some(Fault {
+        reason: Reason::ReconcileError,
+        message: format!("the API server returned an error: {}", status.message),
+        requeue: error.requeue(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::mark_retries_exhausted;
+    use kube::core::Status;
+
+    use super::{add_interruption, mark_retries_exhausted};
     use crate::fault::{Error, Fault, Reason, Requeue};
-    use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState, ScalingOutcome};
+    use crate::reconcile::model::outcome::{
+        ActiveOutcome, Interruption, Outcome, QueueState, ScalingOutcome,
+    };
 
     fn fault(requeue: Requeue) -> Fault {
         Fault {
@@ -138,6 +174,45 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// STA-7, FW-31: a webhook of KEDA's objects that cannot be reached, for example.
+    #[test]
+    fn persistent_error_of_the_step_that_scales_is_a_fault_of_scaling() {
+        let status = || {
+            Status::failure("failed calling webhook", "")
+                .with_code(500)
+                .boxed()
+        };
+        let faults = |of_scaling, scales: bool, failures, error| {
+            let mut outcome = Outcome::Active(ActiveOutcome {
+                scaling: scales.then(Box::default),
+                interrupted: Some(Box::new(Interruption { error, of_scaling })),
+                ..ActiveOutcome::default()
+            });
+            add_interruption(&mut outcome, failures);
+            let Outcome::Active(active_outcome) = outcome else {
+                panic!()
+            };
+            let scaling = active_outcome.scaling.and_then(|it| it.fault);
+            [active_outcome.fault, scaling].map(|fault| fault.map(|it| it.reason))
+        };
+        let failed = || Error::Api(kube::Error::Api(status()));
+        let reported = Some(Reason::ReconcileError);
+        assert_eq!(faults(true, true, 2, failed()), [None, reported]);
+        assert_eq!(
+            faults(true, true, 1, failed()),
+            [None, None],
+            "may be transient"
+        );
+        assert_eq!(
+            faults(true, false, 2, failed()),
+            [reported, None],
+            "to be removed"
+        );
+        assert_eq!(faults(false, true, 2, failed()), [reported, None]);
+        let stale = Error::Stale("an object");
+        assert_eq!(faults(true, true, 2, stale), [None, None]);
     }
 
     /// FW-6

@@ -93,6 +93,18 @@ pub enum ProblemClass {
     PendingResources,
 }
 
+impl ProblemClass {
+    pub const ALL: [Self; 7] = [
+        Self::ConfigError,
+        Self::VolumeError,
+        Self::ImagePullError,
+        Self::RuntimeError,
+        Self::SidecarError,
+        Self::WorkloadError,
+        Self::PendingResources,
+    ];
+}
+
 /// Scheduler message fragments that mean an unbound `PersistentVolumeClaim`.
 const UNBOUND_PVC_MESSAGES: [&str; 3] = [
     "unbound immediate PersistentVolumeClaims",

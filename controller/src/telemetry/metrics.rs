@@ -3,6 +3,7 @@
 mod reconcile;
 #[cfg(test)]
 mod tests;
+mod watch_health;
 
 use asya_process::metrics::{ExposedMetrics, Gauges, add};
 use asya_shared::api::PodCounts;
@@ -14,6 +15,9 @@ use prometheus_client::registry::Registry;
 use crate::record::Key;
 
 use reconcile::{ReconcileMetrics, WorkQueueMetrics};
+use watch_health::FailingWatches;
+
+pub use watch_health::WatchHealth;
 
 /// Name of the controller in the labels that all controllers have.
 const CONTROLLER: &str = "asyncactor";
@@ -49,6 +53,7 @@ pub struct Metrics {
     conflicts: Family<Labels<3>, Counter>,
     /// Labels: `kind`: the watched kind.
     watch_healthy: Family<Labels<1>, Gauge>,
+    failing_watches: FailingWatches,
     /// Labels: `kind`: the watched kind.
     records: Family<Labels<1>, Gauge>,
     /// Labels: `kind`: the watched kind.
@@ -108,11 +113,8 @@ impl Metrics {
                 "conflicts",
                 "Contested writes: how often another manager reverted what was written for a binding",
             ),
-            watch_healthy: add(
-                own,
-                "watch_healthy",
-                "1 if the watch of the kind is healthy",
-            ),
+            watch_healthy: add(own, "watch_healthy", "1 if no watch of the kind fails"),
+            failing_watches: FailingWatches::default(),
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
             events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
@@ -232,8 +234,8 @@ impl Metrics {
         }
     }
 
-    /// Sets whether the watch of a kind is healthy.
-    pub fn watch_healthy(&self, kind: &str, healthy: bool) {
+    /// Sets whether all watches of a kind are healthy.
+    fn watch_healthy(&self, kind: &str, healthy: bool) {
         self.watch_healthy
             .get_or_create(&of(kind))
             .set(i64::from(healthy));

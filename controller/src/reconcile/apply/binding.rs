@@ -7,7 +7,7 @@ use super::template::template;
 use super::{foreign_fields, scale_from_zero, scaling};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, Interruption, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
@@ -68,7 +68,10 @@ pub(super) async fn apply_binding(
                 record_scaling(context, fields, scaled_object, replicas, outcome).await?;
             }
             // The handoff and a scale-up do not depend on KEDA's objects.
-            Err(error) => active_outcome.interrupted = Some(Box::new(error)),
+            Err(error) => {
+                let interruption = Interruption::of_scaling(error);
+                active_outcome.interrupted = Some(Box::new(interruption));
+            }
         }
     }
     if let Some(handoff) = target.handoff.filter(|_| writes_handoff(&active_outcome)) {

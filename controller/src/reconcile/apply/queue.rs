@@ -34,7 +34,7 @@ pub(super) async fn ensure_queue(
         Err(error) => return failed_state(&error),
     };
     if created {
-        let (reason, text) = creation_event(desired, plan.was_verified);
+        let (reason, text) = creation_event(desired, plan.was_recorded);
         context.events.publish(actor, reason, &text);
     }
     context.queue_rechecks.clear(key, plan.recheck_sequence);

@@ -10,7 +10,7 @@ use super::{contention, scaling};
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, Interruption, QueueState};
 use crate::reconcile::plan::decision::StandalonePlan;
 use crate::reconcile::plan::drift;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
@@ -37,7 +37,10 @@ pub(super) async fn apply_standalone(
             }
             let reports_queue = must_report_queue(&outcome.queue, queue.was_verified);
             match ensure_children(context, &actor.metadata.key, plan, &mut outcome).await {
-                Err(error) if reports_queue => outcome.interrupted = Some(Box::new(error)),
+                Err(error) if reports_queue => {
+                    let of_scaling = false;
+                    outcome.interrupted = Some(Box::new(Interruption { error, of_scaling }));
+                }
                 ensured => ensured?,
             }
         }
@@ -85,7 +88,7 @@ async fn ensure_children(
     if let Some(step) = plan.scaling {
         let (children, exists) = (&plan.scaling_children, outcome.workload.is_some());
         let scaled = scaling::scale(context, step, children, config_map, exists, outcome).await;
-        outcome.interrupted = scaled.err().map(Box::new);
+        outcome.interrupted = scaled.err().map(Interruption::of_scaling).map(Box::new);
     }
     outcome.contention.restored = drift::only_applied(drift, &outcome.applied);
     if outcome.interrupted.is_some() {

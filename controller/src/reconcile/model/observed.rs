@@ -282,6 +282,12 @@ impl Observed {
         previous.is_none_or(|previous| previous.is_same_queue(&desired.queue()))
     }
 
+    /// Whether status names the desired queue as the actor's.
+    pub fn records_queue_of(&self, desired: &Desired) -> bool {
+        let previous = self.previous.queue.as_ref();
+        previous.is_some_and(|previous| previous.is_same_queue(&desired.queue()))
+    }
+
     /// Whether the queue was verified for the current spec (QUE-8). A status from before hashes were recorded counts as
     /// verified for its generation: verifying all of these at once would cost a write per actor, and the health check
     /// detects drift anyway.

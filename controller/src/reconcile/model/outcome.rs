@@ -82,7 +82,7 @@ impl Outcome {
     /// The error that ended the reconcile before its plan was complete.
     pub fn interrupted(self) -> Option<Error> {
         match self {
-            Self::Active(active_outcome) => active_outcome.interrupted.map(|error| *error),
+            Self::Active(active_outcome) => active_outcome.interrupted.map(|it| it.error),
             Self::DeletionBlocked { error, .. } => Some(*error),
             Self::Deleting { .. } | Self::DeletionUnknown(_) | Self::Finalized => None,
         }
@@ -108,7 +108,7 @@ pub struct ActiveOutcome {
     /// Deadline for KEDA to finish deleting the `ScaledObject` of a workload that is no longer scaled.
     pub keda_deadline: Option<Timestamp>,
     /// The error that ended the reconcile before its plan was complete. The work done until then is still reported.
-    pub interrupted: Option<Box<Error>>,
+    pub interrupted: Option<Box<Interruption>>,
     /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
     pub stopped: Option<Box<StoppedWorkloads>>,
     /// Everything a bound pod needs to start exists (BIND-3).
@@ -124,6 +124,23 @@ pub struct ActiveOutcome {
     /// Objects applied by this reconcile, as the API server returned them: a watch could show another writer's change
     /// as ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+/// An error that ended a reconcile before its plan was complete.
+#[derive(Debug)]
+pub struct Interruption {
+    pub error: Error,
+    /// Whether it ended the step that scales.
+    pub of_scaling: bool,
+}
+
+impl Interruption {
+    pub fn of_scaling(error: Error) -> Self {
+        Self {
+            error,
+            of_scaling: true,
+        }
+    }
 }
 
 impl ActiveOutcome {

@@ -18,8 +18,10 @@ pub struct QueuePlan {
     pub step: QueueStep,
     /// The last recheck request before the queue was observed.
     pub recheck_sequence: RecheckSequence,
-    /// The queue was verified before, so creating it now means that it was lost.
+    /// The queue is verified for the current spec.
     pub was_verified: bool,
+    /// Status names the queue, so creating it now means that it was lost.
+    pub was_recorded: bool,
 }
 
 impl QueuePlan {
@@ -45,6 +47,7 @@ pub fn plan_queue(observed: &Observed) -> Option<QueuePlan> {
         step: plan_step(observed, desired),
         recheck_sequence: observed.recheck_sequence,
         was_verified: observed.is_verified(desired),
+        was_recorded: observed.records_queue_of(desired),
     })
 }
 
@@ -116,9 +119,9 @@ pub fn failed_state(error: &BrokerError) -> QueueState {
     }
 }
 
-/// The Event for a created queue. One that `was_verified` before had been lost.
-pub fn creation_event(desired: &Desired, was_verified: bool) -> (EventReason, String) {
-    let (reason, verb) = if was_verified {
+/// The Event for a created queue. One that `was_recorded` before had been lost.
+pub fn creation_event(desired: &Desired, was_recorded: bool) -> (EventReason, String) {
+    let (reason, verb) = if was_recorded {
         (EventReason::QueueRecreated, "recreated")
     } else {
         (EventReason::QueueCreated, "created")

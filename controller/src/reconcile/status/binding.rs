@@ -123,6 +123,7 @@ pub(super) fn binding_report(
                 injected: injected.condition,
                 scaling: scaling.ready,
                 workload_fault,
+                failure: decision.failure,
                 exceeded_limit: decision.exceeded_limit,
                 conflict: conflicts.message,
             },

@@ -168,21 +168,17 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
             )
         }
         _ => {
-            let decision = pods_decision(inputs, workload, counts, failure);
+            let decision = pods_decision(inputs, workload, counts, failure.clone());
             with_scaling_error(inputs, decision)
         }
     };
     let creation_failure_expires = inputs.creation_failure.map(|failure| failure.ends);
-    let deadlines = [
-        unready_deadline(inputs),
-        inputs.pods.failure_expires,
-        creation_failure_expires,
-    ];
-    let expires = deadlines
-        .into_iter()
-        .filter(|_| counts.ready < counts.desired)
-        .chain([decision.recheck_at]);
-    decision.recheck_at = expires.flatten().filter(|at| *at > inputs.now).min();
+    // A pod of the new template may fail while enough old ones are ready.
+    let ends = [inputs.pods.failure_expires, creation_failure_expires];
+    let ends = ends.into_iter().filter(|_| failure.is_some());
+    let unready = unready_deadline(inputs).filter(|_| counts.ready < counts.desired);
+    let deadlines = ends.chain([unready, decision.recheck_at]);
+    decision.recheck_at = deadlines.flatten().filter(|at| *at > inputs.now).min();
     decision
 }
 
@@ -239,7 +235,7 @@ fn pods_decision(
             decision(State::Updating, condition.0, condition.1, text)
         }
         // Row 11: more pods exist than desired.
-        _ if total > desired || is_scaling_down(inputs, desired) => decision(
+        _ if total > desired || (ready >= desired && is_scaling_down(inputs, desired)) => decision(
             State::ScalingDown,
             Some(true),
             Reason::PodsReady,
@@ -391,7 +387,7 @@ fn is_rolling(
         || (inputs.previous == Some(State::Updating) && ready < desired)
 }
 
-/// Row 11, second half: the workload's counts exclude terminating pods.
+/// Row 11, second half: the workload's counts exclude terminating pods. They say nothing about pods that are starting.
 fn is_scaling_down(inputs: &StateInputs<'_>, desired: i32) -> bool {
     let fewer = inputs
         .previously_desired
@@ -416,7 +412,7 @@ pub(super) fn state_of(class: ProblemClass) -> State {
     }
 }
 
-fn reason_of(class: ProblemClass) -> Reason {
+pub(super) fn reason_of(class: ProblemClass) -> Reason {
     match class {
         ProblemClass::ConfigError => Reason::ConfigError,
         ProblemClass::VolumeError => Reason::VolumeError,

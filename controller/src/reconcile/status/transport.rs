@@ -56,8 +56,10 @@ fn unusable_reason<'a>(
     }
     let mut known = observed.previous.conditions.iter();
     let known = known.find(|known| known.type_ == TRANSPORT_READY)?;
-    let still_applies =
-        is_unchanged(outcome) && known.status == "False" && !depends_on_spec(&known.reason);
+    let still_applies = is_unchanged(outcome)
+        && known.status == "False"
+        && !depends_on_spec(&known.reason)
+        && !concerns_another_queue(observed, outcome);
     still_applies.then_some(&*known.message)
 }
 
@@ -81,8 +83,9 @@ fn transport_condition(
         }
         (None, _, Ok(_)) if is_unchanged(outcome) => {
             let mut known = observed.previous.conditions.iter();
+            let moved = concerns_another_queue(observed, outcome);
             let ended = known.any(|condition| {
-                condition.type_ == TRANSPORT_READY && depends_on_spec(&condition.reason)
+                condition.type_ == TRANSPORT_READY && (moved || depends_on_spec(&condition.reason))
             });
             let text = "the queue has not been checked yet";
             ended
@@ -99,6 +102,15 @@ fn is_unchanged(outcome: &ActiveOutcome) -> bool {
         outcome.queue,
         QueueState::NotChecked | QueueState::Deferred(_)
     )
+}
+
+/// Returns whether what is known concerns another queue than the one whose broker did not respond this time (QUE-5). A
+/// paused actor keeps its condition all the same (API-3).
+fn concerns_another_queue(observed: &Observed, outcome: &ActiveOutcome) -> bool {
+    let (QueueState::Deferred(_), Ok(desired)) = (&outcome.queue, &observed.desired) else {
+        return false;
+    };
+    observed.previous.queue.is_some() && !observed.records_queue_of(desired)
 }
 
 /// Returns whether a stored reason depends on the spec alone, so that every reconcile knows whether it still holds.

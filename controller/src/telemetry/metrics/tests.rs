@@ -264,3 +264,27 @@ fn work_queue_events_are_counted() {
     let panics = r#"controller_runtime_reconcile_panics_total{controller="asyncactor"}"#;
     assert_eq!(value(&metrics, panics).as_deref(), Some("1"));
 }
+
+/// FW-15: a namespace that is not watched any more leaves no alert, and none hides that of another.
+#[test]
+fn watches_of_a_kind_are_healthy_unless_one_of_them_fails() {
+    let metrics = Arc::new(Metrics::new());
+    let healthy = || value(&metrics, r#"asya_operator_watch_healthy{kind="Pod"}"#);
+    let [mut one, mut other] = [(), ()].map(|()| WatchHealth::new(&metrics, "Pod"));
+    assert_eq!(healthy(), None, "nothing listed yet");
+    one.set(true);
+    assert_eq!(healthy().as_deref(), Some("1"));
+    for _ in 0..2 {
+        other.set(false);
+        assert_eq!(healthy().as_deref(), Some("0"));
+    }
+    one.set(true);
+    assert_eq!(healthy().as_deref(), Some("0"), "the other still fails");
+    one.set(false);
+    other.set(true);
+    assert_eq!(healthy().as_deref(), Some("0"));
+    drop(other);
+    assert_eq!(healthy().as_deref(), Some("0"));
+    drop(one);
+    assert_eq!(healthy().as_deref(), Some("1"));
+}

@@ -38,7 +38,8 @@ pub const LAG: Duration = Duration::from_mins(1);
 #[must_use]
 pub fn location(transport: &str) -> (&str, String) {
     let suffixes = [OTHER_ACCOUNT, TWIN_SUFFIX].into_iter();
-    let mut stripped = suffixes.filter_map(|suffix| Some((transport.strip_suffix(suffix)?, suffix)));
+    let mut stripped =
+        suffixes.filter_map(|suffix| Some((transport.strip_suffix(suffix)?, suffix)));
     let (region, suffix) = stripped.next_back().unwrap_or((transport, ""));
     (region, format!("{ACCESS_KEY}{suffix}"))
 }

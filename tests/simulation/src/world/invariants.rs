@@ -69,8 +69,14 @@ impl World {
         } = removal;
         let text = format!("deletes queue {queue} at {host}, ");
         let Some((namespace, name)) = owner else {
-            let name = &process.name;
-            return self.violation(format!("{name} {text}which is nobody's"));
+            // Its creation was interrupted before it was tagged, and it was never used.
+            if messages > 0 {
+                let name = &process.name;
+                self.violation(format!(
+                    "{name} {text}which is nobody's, with {messages} messages"
+                ));
+            }
+            return;
         };
         let actor = Id::new(&resources::ACTORS, &namespace, &name);
         self.check_unchanged_since_read(process, &text, |objects| {

@@ -12,6 +12,8 @@ use crate::reconcile::model::condition_types::{
 };
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
+use crate::reconcile::status::state::reason_of;
+use crate::record::ProblemClass;
 use crate::scaling::ready::ScalingReady;
 
 /// Results of the earlier steps of a report.
@@ -22,6 +24,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) scaling: Option<ScalingReady>,
     /// An invalid spec, or a failed write.
     pub(super) workload_fault: Option<&'a Fault>,
+    /// Why pods are not ready: their runtime or sidecar fails.
+    pub(super) failure: Option<(Reason, String)>,
     /// The progress limit that a change has exceeded (FW-26).
     pub(super) exceeded_limit: Option<Duration>,
     /// Message of condition `Conflict` while it is true.
@@ -45,7 +49,12 @@ pub(super) fn binding_conditions(
         target_resolved(observed, binding),
         injected,
         scaling_ready(observed, binding, inputs.scaling),
-        workload_ready(observed, binding, inputs.workload_fault, stuck),
+        workload_ready(
+            observed,
+            binding,
+            (inputs.workload_fault, inputs.failure),
+            stuck,
+        ),
     ];
     let (has_conflict, reason, text) = inputs.conflict.map_or_else(
         || {
@@ -110,7 +119,7 @@ fn scaling_ready(
 fn workload_ready(
     observed: &Observed,
     binding: &ObservedBinding,
-    fault: Option<&Fault>,
+    (fault, failure): (Option<&Fault>, Option<(Reason, String)>),
     stuck: Option<String>,
 ) -> Option<ConditionChange> {
     let not_ready = |reason, text| {
@@ -121,11 +130,12 @@ fn workload_ready(
             text,
         ))
     };
-    match (fault, stuck) {
+    let stuck = stuck.map(|text| (Reason::ProgressDeadlineExceeded, text));
+    match (fault, failure.or(stuck)) {
         (Some(fault), _) => not_ready(fault.reason, fault.message.clone()),
-        (None, Some(text)) => not_ready(Reason::ProgressDeadlineExceeded, text),
+        (None, Some((reason, text))) => not_ready(reason, text),
         // The pods have not been listed since this process started.
-        (None, None) if binding.pods.is_none() && had_exceeded_progress(observed) => None,
+        (None, None) if binding.pods.is_none() && was_about_pods(observed) => None,
         (None, None) => Some(ConditionChange::Remove(WORKLOAD_READY)),
     }
 }
@@ -146,10 +156,17 @@ fn was_scaled(observed: &Observed) -> bool {
     previous.any(|condition| condition.type_ == SCALING_READY)
 }
 
-fn had_exceeded_progress(observed: &Observed) -> bool {
-    let reason = Reason::ProgressDeadlineExceeded.to_string();
+/// Whether the condition told of the target's pods.
+fn was_about_pods(observed: &Observed) -> bool {
+    let mut reasons = vec![Reason::ProgressDeadlineExceeded];
+    reasons.extend(ProblemClass::ALL.map(reason_of));
     let mut previous = observed.previous.conditions.iter();
-    previous.any(|condition| condition.type_ == WORKLOAD_READY && condition.reason == reason)
+    previous.any(|condition| {
+        condition.type_ == WORKLOAD_READY
+            && reasons
+                .iter()
+                .any(|reason| condition.reason == reason.to_string())
+    })
 }
 
 /// Names the workload, and what users should know about it (RES-4).

@@ -52,6 +52,11 @@ fn injected_condition(
     fail_open_text: Option<String>,
     is_bound: bool,
 ) -> Option<Injected> {
+    if observed.desired.is_err() {
+        let text = "the target's pods are not observed while the spec or the transport is unusable; new ones start \
+                    without the sidecar";
+        return Some(Injected::new(None, Reason::NotProven, text));
+    }
     let bound = observed.desired_binding()?;
     if !is_bound {
         let text = "pods get the sidecar once the queue and the runtime script exist and the target can be bound";

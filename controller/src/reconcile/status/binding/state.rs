@@ -7,11 +7,11 @@ use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason};
-use crate::pods::summary::Pods;
+use crate::pods::summary::{self, Pods};
 use crate::reconcile::model::condition_types::WORKLOAD_READY;
 use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
 use crate::reconcile::model::target_pods::TargetPodCounts;
-use crate::reconcile::status::state::state_of;
+use crate::reconcile::status::state::{reason_of, state_of};
 use crate::scaling::ready::ScalingReady;
 
 /// Inputs of the decision table.
@@ -46,6 +46,8 @@ pub(super) struct BindingStateInputs<'a> {
 pub(super) struct BindingStateDecision {
     /// `status.status`.
     pub(super) state: State,
+    /// Why pods are not ready: their runtime or sidecar fails.
+    pub(super) failure: Option<(Reason, String)>,
     /// Since when no further pod has become ready although more are desired.
     pub(super) progressing_since: Option<Timestamp>,
     /// The progress limit that a change has exceeded (FW-26).
@@ -58,6 +60,7 @@ impl From<State> for BindingStateDecision {
     fn from(state: State) -> Self {
         Self {
             state,
+            failure: None,
             progressing_since: None,
             exceeded_limit: None,
             recheck_at: None,
@@ -120,18 +123,22 @@ fn target_pods_decision(
     let (ready, total) = (counted.ready, counted.total);
     let desired = inputs.desired.unwrap_or(total);
     let is_injected_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
-    let failure = pods.failure.as_ref().map(|(problem, _)| problem);
-    let failure = failure.filter(|problem| {
-        problem
-            .container
-            .as_deref()
-            .is_some_and(is_injected_container)
+    let failure = pods.failure.as_ref().filter(|(problem, _)| {
+        let container = problem.container.as_deref();
+        container.is_some_and(is_injected_container)
     });
-    if let Some(problem) = failure {
-        return if ready == 0 {
-            state_of(problem.class).into()
-        } else {
-            State::Degraded.into()
+    if let Some((problem, pod)) = failure {
+        let lacks_pods = ready < desired;
+        let text = || (reason_of(problem.class), summary::message(problem, pod));
+        return BindingStateDecision {
+            failure: lacks_pods.then(text),
+            // A pod that fails makes no progress either.
+            progressing_since: clock(inputs, ready).filter(|_| lacks_pods),
+            ..if ready == 0 {
+                state_of(problem.class).into()
+            } else {
+                State::Degraded.into()
+            }
         };
     }
     let blocks_injection = |injected: &&Injected| {
@@ -168,7 +175,8 @@ fn target_pods_decision(
         () if injected == Some(Reason::RolloutInProgress) => {
             progressing(inputs, ready, State::Updating, None)
         }
-        () if total > desired => State::ScalingDown.into(),
+        // A pod that is terminating says nothing about those that are starting.
+        () if total > desired && ready >= desired => State::ScalingDown.into(),
         () if ready < desired => progressing(inputs, ready, State::ScalingUp, inputs.unready_limit),
         () => State::Running.into(),
     }
@@ -182,11 +190,7 @@ fn progressing(
     state: State,
     limit: Option<Duration>,
 ) -> BindingStateDecision {
-    let previous = inputs.previous;
-    let is_unchanged = previous.observed_generation == Some(inputs.generation)
-        && previous.ready_replicas == Some(ready);
-    let since = previous.progressing_since.as_ref().filter(|_| is_unchanged);
-    let since = since.map_or(inputs.now, |since| since.0);
+    let since = clock(inputs, ready).unwrap_or(inputs.now);
     let ends = |limit: Option<Duration>| since.checked_add(limit?).ok();
     let is_exceeded = |limit| ends(limit).is_some_and(|ends| ends <= inputs.now);
     let stuck = inputs
@@ -202,10 +206,20 @@ fn progressing(
         .flatten();
     BindingStateDecision {
         state,
+        failure: None,
         progressing_since: Some(since),
         exceeded_limit: stuck,
         recheck_at: next.filter(|ends| *ends > inputs.now).min(),
     }
+}
+
+/// Since when the change in progress has made none, if nothing has restarted that clock.
+fn clock(inputs: &BindingStateInputs<'_>, ready: i32) -> Option<Timestamp> {
+    let previous = inputs.previous;
+    let is_unchanged = previous.observed_generation == Some(inputs.generation)
+        && previous.ready_replicas == Some(ready);
+    let since = previous.progressing_since.as_ref().filter(|_| is_unchanged);
+    since.map(|since| since.0)
 }
 
 #[cfg(test)]

@@ -18,6 +18,10 @@ pub(super) fn set_target(
     status.resolved_target = resolved_target(observed, binding);
     let Some(pods) = pods else {
         keep_pods(status, &observed.previous);
+        if observed.desired.is_err() {
+            // Pods that start now get no sidecar, and nobody counts them.
+            status.pods = None;
+        }
         return;
     };
     status.pods = Some(pods.counts.pods.clone());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::set_queues;
 use crate::broker::ReadyQueue;
-use crate::fault::Requeue;
+use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, RetiredQueues};
@@ -198,4 +198,27 @@ fn own_dead_letter_queues_are_remembered_across_configurations() {
     let moved = report_queues(&on("other", &off), &after(ready())).0;
     assert_eq!(moved.queue.unwrap().dead_letters, [""; 0]);
     assert_eq!(moved.retired_queues[0].dead_letters, ["asya-a-dlq"]);
+}
+
+/// FW-30, OPS-3: otherwise a new process would report the queue as ready without asking the broker.
+#[test]
+fn queue_is_verified_again_after_a_fault() {
+    let queue =
+        json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"});
+    let observed = on("mq", &json!({"queue": queue}));
+    let verified = |state| report_queues(&observed, &after(state)).0.queue.unwrap();
+    let fault = Fault::until_change(Reason::QueueMissing, "gone");
+    let faulty = verified(QueueState::Fault(fault));
+    assert_eq!(faulty.verified_generation, None);
+    assert_eq!(
+        faulty.verified_hash.as_deref(),
+        Some("h"),
+        "what to delete with the actor"
+    );
+    for state in [
+        QueueState::NotChecked,
+        QueueState::Deferred(Requeue::Backoff),
+    ] {
+        assert_eq!(verified(state).verified_generation, Some(2));
+    }
 }

@@ -89,3 +89,35 @@ fn transport_fault_is_cleared_once_a_paused_actor_changes_its_transport() {
     assert_eq!(condition(&status, "TransportReady").0, "Unknown");
     assert_eq!(condition(&status, "Ready").0, "False");
 }
+
+/// QUE-5, OPS-22: the queue on the former transport tells nothing of the one on the new transport.
+#[test]
+fn queue_on_another_transport_whose_broker_is_too_busy_to_ask_is_not_ready() {
+    let on = |transport: &str, fault: Option<Fault>| {
+        let mut observed = active_actor();
+        observed.previous = {
+            let mut outcome = running(&observed);
+            outcome.queue = fault.map_or(QueueState::Ready(None), QueueState::Fault);
+            report(&observed, outcome).status
+        };
+        let queue = json!({"transport": transport, "name": "asya-a", "verifiedGeneration": 1});
+        observed.previous.queue = serde_json::from_value(queue).unwrap();
+        let mut outcome = running(&observed);
+        outcome.queue = QueueState::Deferred(Requeue::Backoff);
+        let status = report(&observed, outcome).status;
+        let ready = condition(&status, "TransportReady");
+        (ready.0.to_owned(), ready.1.to_owned(), status.status)
+    };
+    let kept =
+        |status: &str, reason: &str, state| (status.to_owned(), reason.to_owned(), Some(state));
+    let running = State::Running;
+    assert_eq!(on("mq", None), kept("True", "QueueReady", running));
+    assert_eq!(on("other", None), kept("Unknown", "Progressing", running));
+    let missing = || Some(Fault::until_change(Reason::QueueMissing, "gone"));
+    let error = State::TransportError;
+    assert_eq!(on("mq", missing()), kept("False", "QueueMissing", error));
+    assert_eq!(
+        on("other", missing()),
+        kept("Unknown", "Progressing", running)
+    );
+}

@@ -392,3 +392,58 @@ fn state_is_kept_until_the_pods_are_listed() {
         State::Creating
     );
 }
+
+/// BIND-6, FW-26: the clock goes on, so that a deadline that was exceeded stays exceeded after a failed exit.
+#[test]
+fn failing_pods_are_not_ready_and_make_no_progress() {
+    let since = now() - k8s_openapi::jiff::SignedDuration::from_mins(9);
+    let decide = |counted, generation| {
+        let previous = AsyncActorStatus {
+            observed_generation: Some(generation),
+            ready_replicas: Some(0),
+            progressing_since: Some(Time(since)),
+            ..AsyncActorStatus::default()
+        };
+        let row = Row {
+            counted,
+            health: crash(),
+            previous,
+            ..Row::default()
+        };
+        row.decide()
+    };
+    let failure = Some((
+        Reason::SidecarError,
+        "Container asya-sidecar: x (pod p)".to_owned(),
+    ));
+    let none_ready = decide(some(2, 0), 1);
+    assert_eq!(none_ready.failure, failure);
+    assert_eq!(none_ready.progressing_since, Some(since));
+    assert_eq!(
+        decide(some(2, 0), 9).progressing_since,
+        None,
+        "another spec"
+    );
+    let some_ready = decide(some(2, 1), 1);
+    assert_eq!(
+        (some_ready.failure, some_ready.progressing_since),
+        (failure, None)
+    );
+    let surplus = decide(some(3, 2), 1);
+    assert_eq!((surplus.state, surplus.failure), (State::Degraded, None));
+}
+
+/// BIND-6, SAFE-28: a node that is gone keeps a pod terminating for long.
+#[test]
+fn terminating_pod_hides_no_pod_that_does_not_start() {
+    let decide = |total, ready| {
+        let row = Row {
+            counted: some(total, ready),
+            desired: Some(1),
+            ..Row::default()
+        };
+        row.decide().state
+    };
+    assert_eq!(decide(2, 0), State::ScalingUp);
+    assert_eq!(decide(2, 1), State::ScalingDown);
+}

@@ -1,6 +1,11 @@
-use asya_shared::api::{AsyncActorStatus, InjectionStatus, State};
+use asya_shared::api::{AsyncActorStatus, InjectionStatus, PodCounts, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
+
+use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::target_pods::TargetPods;
+use crate::reconcile::tests::fixtures::record;
+use crate::record::PodRecord;
 
 use super::{bound, condition, is, now, observed_target, status_of};
 use crate::reconcile::model::outcome::ProbeOutcome;
@@ -77,4 +82,69 @@ fn model_not_ready_within_its_progress_limit_is_reported() {
         Some(State::ScalingUp),
         "also of the time that a pod may take to become ready"
     );
+}
+
+/// BIND-5, BIND-7: new pods start without the sidecar, and nobody counts them.
+#[test]
+fn pods_of_a_binding_whose_transport_is_unusable_are_unknown() {
+    let previous = AsyncActorStatus {
+        bound_since: Some(Time(now())),
+        pods: Some(PodCounts {
+            matched: 3,
+            injected: 3,
+            ..PodCounts::default()
+        }),
+        ..AsyncActorStatus::default()
+    };
+    let report = |transport: &str| {
+        let (observed, _, active_outcome) = bound(&json!({"transport": transport}), &previous);
+        status_of(&(observed, ObservedBinding::default(), active_outcome))
+    };
+    let unusable = report("nowhere");
+    assert_eq!(condition(&unusable, "Injected"), is("Unknown", "NotProven"));
+    assert_eq!(unusable.pods, None);
+    assert_eq!(report("mq").pods, previous.pods, "not listed yet");
+}
+
+/// BIND-6: a deadline that was exceeded, or pods that fail, are not forgotten while the pods are not listed yet.
+#[test]
+fn failing_pods_make_a_binding_unready_until_they_are_known_to_work() {
+    let pod = |exit: bool| {
+        let state = if exit {
+            json!({"waiting": {"reason": "CrashLoopBackOff"}})
+        } else {
+            json!({"running": {}})
+        };
+        record::<PodRecord>(&json!({
+            "metadata": {
+                "name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
+                "labels": {"asya.sh/asya": "a"}, "annotations": {"asya.sh/injected-by": "actor-uid"},
+            },
+            "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
+            "status": {"containerStatuses": [{"name": "asya-runtime", "ready": false, "state": state}]},
+        }))
+    };
+    let report = |previous: &AsyncActorStatus, pods: Option<Vec<_>>| {
+        let mut inputs = bound(
+            &json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}}),
+            previous,
+        );
+        inputs.1.pods = pods.map(|labelled| TargetPods {
+            labelled,
+            ..TargetPods::default()
+        });
+        status_of(&inputs)
+    };
+    let previous = AsyncActorStatus {
+        bound_since: Some(Time(now())),
+        ..AsyncActorStatus::default()
+    };
+    let failing = report(&previous, Some(vec![pod(true)]));
+    let expected = is("False", "RuntimeError");
+    assert_eq!(condition(&failing, "WorkloadReady"), expected);
+    assert_eq!(condition(&failing, "Ready").0, "False");
+    let unlisted = report(&failing, None);
+    assert_eq!(condition(&unlisted, "WorkloadReady"), expected);
+    let starting = report(&failing, Some(vec![pod(false)]));
+    assert_eq!(condition(&starting, "WorkloadReady"), is("", ""));
 }

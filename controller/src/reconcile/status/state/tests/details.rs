@@ -30,6 +30,42 @@ fn next_check_is_exactly_when_an_unready_pod_exceeds_its_limit() {
     assert_eq!(pods("", [1, 1, 1, 1]).decide().recheck_at, None);
 }
 
+/// STA-2: no event ends a failure that only its age ends.
+#[test]
+fn failed_exit_of_a_new_pod_ends_by_time_while_old_pods_are_ready() {
+    let ends = now() + SignedDuration::from_secs(30);
+    let rolling = || pods("", [1, 2, 1, 1]).with(|row| row.pods.current_ready = 0);
+    let failing = rolling().failing(ProblemClass::RuntimeError);
+    let failing = failing.with(|row| row.pods.failure_expires = Some(ends));
+    let decision = failing.decide();
+    assert_eq!(
+        (decision.state, decision.recheck_at),
+        (State::RuntimeError, Some(ends))
+    );
+    let unready = pods("", [1, 1, 1, 1]).unready_for(10).decide();
+    assert_eq!(unready.recheck_at, None, "enough pods are ready");
+}
+
+/// STA-4, FW-26: such as on a node that is gone.
+#[test]
+fn pod_that_terminates_for_long_hides_no_pod_that_does_not_start() {
+    let state = |counts: [i32; 4], desired| {
+        let row = pods("", counts).terminating_pods(1);
+        let decision = row.was(Some(State::ScalingDown), desired).decide();
+        let ready = decision.workload.and_then(|it| it.ready);
+        (decision.state, ready, decision.progressing)
+    };
+    assert_eq!(
+        state([1, 1, 1, 0], 0),
+        (State::ScalingUp, Some(false), true)
+    );
+    assert_eq!(state([6, 6, 6, 2], 3), (State::ScalingUp, Some(true), true));
+    assert_eq!(
+        state([1, 1, 1, 1], 1),
+        (State::ScalingDown, Some(true), false)
+    );
+}
+
 /// WRK-5
 #[test]
 fn counts_of_an_older_generation_are_not_a_rollout() {
