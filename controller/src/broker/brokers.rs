@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asya_shared::config::Transport;
+use asya_shared::config::{SecretKeyRef, Transport};
 use asya_shared::transport::ActorQueue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -51,6 +51,24 @@ impl Brokers {
             transport: transport.clone(),
             namespace: namespace.to_owned(),
         })
+    }
+
+    /// Returns the first of these Secrets that the namespace lacks, as far as the operator may read them: its pods
+    /// cannot start without it.
+    ///
+    /// # Errors
+    /// If the API server does not respond.
+    pub async fn missing_secret<'a>(
+        &self,
+        namespace: &str,
+        secrets: &'a [SecretKeyRef],
+    ) -> Result<Option<&'a SecretKeyRef>, kube::Error> {
+        for secret in secrets {
+            if self.0.credentials.is_missing_in(namespace, secret).await? {
+                return Ok(Some(secret));
+            }
+        }
+        Ok(None)
     }
 
     /// Groups a transport's queues by the client that reaches them, so that one list serves all namespaces that share a

@@ -79,6 +79,29 @@ impl Credentials {
         )))
     }
 
+    /// Whether no Secret of this namespace has the key, as far as the operator may read it.
+    ///
+    /// # Errors
+    /// If the API server does not respond.
+    pub async fn is_missing_in(
+        &self,
+        namespace: &str,
+        reference: &SecretKeyRef,
+    ) -> Result<bool, kube::Error> {
+        if self.cached(namespace, reference).is_some() {
+            return Ok(false);
+        }
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        match api.get_opt(&reference.name).await {
+            Ok(secret) => {
+                let data = secret.and_then(|secret| secret.data);
+                Ok(data.is_none_or(|data| !data.contains_key(&reference.key)))
+            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn cached(&self, namespace: &str, reference: &SecretKeyRef) -> Option<Arc<str>> {
         let cached = self
             .lock()

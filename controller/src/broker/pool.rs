@@ -25,7 +25,7 @@ const UNUSED: Duration = Duration::from_mins(30);
 /// The clients, one per transport and credential (QUE-8), and the limiters, one per transport.
 pub(super) struct Pool {
     cluster: ClusterIdentity,
-    credentials: Credentials,
+    pub(super) credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
     workers: usize,

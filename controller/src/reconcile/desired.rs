@@ -19,7 +19,7 @@ use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::scaling::build_scaling_objects;
 use crate::record::ActorRecord;
 
-pub use binding::DesiredBinding;
+pub use binding::{DesiredBinding, missing_secret_fault};
 pub use standalone::Standalone;
 
 /// The desired state of an actor.

@@ -19,7 +19,7 @@ use crate::hash;
 use crate::names::{ERROR_END, HAPPY_END};
 use crate::scaling::{Trigger, TriggerError, TriggerRequest};
 
-pub use env::{from_secret, text};
+pub use env::{from_secret, required_secrets, text};
 
 /// The interface that every transport type implements.
 pub trait Broker {

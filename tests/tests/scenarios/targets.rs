@@ -11,6 +11,7 @@ mod refused;
 mod replaced;
 mod rest;
 mod rolling;
+mod secretless;
 pub(crate) mod systems;
 mod unready;
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use asya_shared::config::SecretKeyRef;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -261,4 +262,31 @@ async fn deleted_secret_stays_in_use_only_while_its_namespace_terminates() {
     );
     fixture.terminating.store(true, Ordering::Relaxed);
     observe(&brokers, &transport).await.unwrap();
+}
+
+/// SAFE-42
+#[tokio::test]
+async fn secret_that_pods_need_is_looked_for_in_their_own_namespace() {
+    let reference = |name: &str, key: &str| SecretKeyRef {
+        name: name.to_owned(),
+        key: key.to_owned(),
+        optional: None,
+    };
+    let references = [reference("mq", "password"), reference("other", "password")];
+    let operators = ("asya-system/mq", "right");
+    for (secrets, forbidden, missing) in [
+        (&[operators][..], false, Some(&references[0])),
+        (&[("ns/mq", "right")], false, Some(&references[1])),
+        (&[("ns/mq", ""), ("ns/other", "right")], false, None),
+        (&[operators], true, None),
+    ] {
+        let (fixture, brokers, _) = start(secrets, "right").await;
+        *fixture.forbidden.lock().unwrap() = forbidden.then(|| "ns".to_owned());
+        let found = brokers.missing_secret("ns", &references).await.unwrap();
+        assert_eq!(found, missing, "{secrets:?}");
+    }
+    let (_, brokers, _) = start(&[("ns/mq", "right")], "right").await;
+    let other_key = [reference("mq", "url")];
+    let found = brokers.missing_secret("ns", &other_key).await.unwrap();
+    assert_eq!(found, Some(&other_key[0]));
 }

@@ -1,12 +1,15 @@
 //! Reconciles a binding: its runtime script, injection, rollout and scaling.
 
+use asya_shared::config::SecretKeyRef;
+
 use super::autoscaler_handoff::write_handoff;
 use super::contention::record_scaling;
 use super::probe::probe_and_roll_out;
 use super::template::template;
 use super::{foreign_fields, scale_from_zero, scaling};
 use crate::context::Context;
-use crate::fault::Error;
+use crate::fault::{Error, Fault};
+use crate::reconcile::desired::missing_secret_fault;
 use crate::reconcile::model::outcome::{ActiveOutcome, Interruption, QueueState};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::decision::BindingPlan;
@@ -14,7 +17,7 @@ use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::step_conditions::{
     is_bindable, rolls_out, template_is_due, writes_handoff,
 };
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
 
 /// Executes the plan of an active binding whose queue is in this state.
 pub(super) async fn apply_binding(
@@ -38,7 +41,9 @@ pub(super) async fn apply_binding(
         let script = script.ensure(&context.config_maps, &key.namespace).await;
         match script {
             Ok(()) => {
-                active_outcome.can_bind = is_bindable(&active_outcome.queue);
+                active_outcome.fault = missing_secret(context, key, &plan.secrets_to_find).await?;
+                active_outcome.can_bind =
+                    active_outcome.fault.is_none() && is_bindable(&active_outcome.queue);
                 if template_is_due(&target.template, &active_outcome) {
                     let (step, params) = (target.template, target.template_params);
                     active_outcome.template = Box::new(template(context, key, step, params).await?);
@@ -91,4 +96,16 @@ pub(super) async fn apply_binding(
         None => {}
     }
     Ok(active_outcome)
+}
+
+/// Why a pod of the target's namespace could not start with the sidecar (SAFE-42).
+async fn missing_secret(
+    context: &Context,
+    key: &Key,
+    secrets: &[SecretKeyRef],
+) -> Result<Option<Fault>, Error> {
+    let namespace = &key.namespace;
+    let missing = context.brokers.missing_secret(namespace, secrets).await;
+    let missing = missing.map_err(Error::Api)?;
+    Ok(missing.map(|secret| missing_secret_fault(namespace, secret)))
 }

@@ -1,12 +1,13 @@
 //! The desired state of an actor whose workload another controller manages.
 
 use asya_shared::api::{BindingRollout, BindingStrategy, EffectiveBinding};
-use asya_shared::config::Transport;
+use asya_shared::config::{SecretKeyRef, Transport};
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
+use asya_shared::transport::required_secrets;
 use asya_shared::validate::{self, Subject};
 
 use crate::context::Installation;
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, Reason, Requeue};
 use crate::record::ActorRecord;
 
 /// The desired state of a binding.
@@ -26,6 +27,8 @@ pub struct DesiredBinding {
     pub scales: bool,
     /// The hash that pods with the desired sidecar carry; `None` for a kind that cannot be bound.
     pub injected_hash: Option<String>,
+    /// The Secrets that a pod cannot start without once it has the sidecar.
+    pub secrets: Vec<SecretKeyRef>,
     /// Our fields in the target's pod template, with strategy Template.
     pub template_plan: Option<Box<BoundPlan>>,
 }
@@ -57,6 +60,7 @@ impl DesiredBinding {
             has_url: effective.runtime.target_url.is_some(),
             scales: subject.spec.effective_scaling().is_some(),
             injected_hash: plan.as_ref().map(|plan| plan.hash().to_string()),
+            secrets: required_secrets(&transport.broker().sidecar_env()),
             template_plan: plan
                 .filter(|_| effective.strategy == BindingStrategy::Template)
                 .map(Box::new),
@@ -74,4 +78,18 @@ fn namespace_fault(subject: &Subject<'_>, operator_namespace: &str) -> Option<Fa
     };
     let (reason, violation) = cross_namespace.or_else(excluded)?;
     Some(Fault::until_change(reason, violation.to_string()))
+}
+
+/// The fault of a binding whose pods could not start with the sidecar (SAFE-42). Nothing announces a new Secret, so it
+/// is retried.
+pub fn missing_secret_fault(namespace: &str, secret: &SecretKeyRef) -> Fault {
+    Fault {
+        reason: Reason::CredentialsMissing,
+        message: format!(
+            "no Secret {} with key {} in namespace {namespace}, without which no pod of the target could start with \
+             the sidecar; create it there, such as by copying the operator's",
+            secret.name, secret.key
+        ),
+        requeue: Requeue::SlowBackoff,
+    }
 }

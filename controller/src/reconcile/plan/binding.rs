@@ -3,6 +3,8 @@
 mod scaling;
 mod target;
 
+use asya_shared::api::BindingStrategy;
+use asya_shared::config::SecretKeyRef;
 use k8s_openapi::jiff::Timestamp;
 use scaling::plan_scaling_step;
 use target::plan_target_steps;
@@ -19,6 +21,7 @@ use super::scaling_children::ScalingChildren;
 use super::steps::ScalingStep;
 use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
 use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::target_pods::actor_hash;
 
 /// Plans an active binding.
 pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
@@ -59,11 +62,32 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         scaling,
         contested: ContestedFields::new(observed, target.scaled_object_contention.as_ref()),
         target,
+        secrets_to_find: secrets_to_find(observed),
         probe,
         frees_slot: rollout.is_none() && target_is_known,
         rollout,
         retired,
     }))
+}
+
+/// The Secrets without which pods with the sidecar could not start, unless pods are known to start with it (SAFE-42).
+fn secrets_to_find(observed: &Observed) -> Vec<SecretKeyRef> {
+    let Some(bound) = observed.desired_binding() else {
+        return Vec::new();
+    };
+    let hash = actor_hash(bound.injected_hash.as_deref());
+    let is_verified = match bound.strategy {
+        BindingStrategy::Template => {
+            let template = observed.previous.template.as_ref();
+            template.is_some_and(|template| actor_hash(Some(&template.hash)) == hash)
+        }
+        BindingStrategy::Pod => observed.is_injection_verified(),
+    };
+    if is_verified {
+        Vec::new()
+    } else {
+        bound.secrets.clone()
+    }
 }
 
 /// Whether the target was resolved, or is not needed. If so, no planned rollout means that none is in progress.

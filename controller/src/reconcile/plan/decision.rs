@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::InventoryEntry;
+use asya_shared::config::SecretKeyRef;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
@@ -133,6 +134,8 @@ pub struct BindingPlan {
     /// How the fields below that other managers contest are recorded.
     pub contested: ContestedFields,
     pub target: TargetSteps,
+    /// The Secrets to find in the target's namespace before a pod gets the sidecar: it could not start without them.
+    pub secrets_to_find: Vec<SecretKeyRef>,
     /// Dry run of a pod with the sidecar.
     pub probe: probe::PlannedProbe,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.

@@ -158,6 +158,7 @@ pub(crate) fn installation() -> Installation {
         "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "elsewhere"}},
         "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "graveyard", "queues": {"dlq": {"enabled": true}}}},
         "aws": {"type": "sqs", "enabled": true, "config": {"region": "eu-west-1", "accountId": "1"}},
+        "sealed": {"type": "rabbitmq", "enabled": true, "config": {"host": "sealed", "queues": {"autoCreate": false}, "passwordSecretRef": {"name": "mq-password", "key": "password"}}},
         "off": {"type": "rabbitmq", "enabled": false},
     }});
     Installation {

@@ -133,8 +133,10 @@ impl World {
         keda::install(&mut server.store);
         let transports = TRANSPORTS.iter().chain([&TWIN]);
         let keys: BTreeSet<_> = transports.map(|it| location(it).1).collect();
-        for name in &keys {
-            let id = Id::new(&resources::SECRETS, OPERATOR_NAMESPACE, name);
+        // Bound pods read them in their own namespace (SAFE-42).
+        let namespaces = NAMESPACES.iter().chain([&OPERATOR_NAMESPACE]);
+        for (namespace, name) in namespaces.flat_map(|it| keys.iter().map(move |key| (it, key))) {
+            let id = Id::new(&resources::SECRETS, namespace, name);
             let data = json!({"id": STANDARD.encode(name), "secret": STANDARD.encode("secret")});
             let secret = json!({"metadata": {}, "data": data});
             let _ = server.store.create(&id, secret, &writer("kubectl"));

@@ -369,3 +369,45 @@ fn workload_is_annotated_once_and_a_custom_resource_never() {
     group.workload.api_version = "ray.io/v1".to_owned();
     assert_eq!(annotated(group, None), None);
 }
+
+/// SAFE-42: not read again at each reconcile.
+#[test]
+fn secrets_of_pods_are_looked_for_until_pods_start_with_the_sidecar() {
+    let secrets = |strategy: &str, verified: bool| {
+        let spec = json!({
+            "transport": "sealed", "runtime": {"targetURL": "http://127.0.0.1:8000"},
+            "binding": {"strategy": strategy},
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        });
+        let mut observed = observed(&actor(&json!({}), &spec, &verified_status()));
+        let hash = observed
+            .desired_binding()
+            .unwrap()
+            .injected_hash
+            .clone()
+            .unwrap();
+        let status = match strategy {
+            _ if !verified => {
+                json!({"template": {"uid": "u", "hash": "other.x", "target": "t", "fingerprint": "f"}})
+            }
+            "Template" => {
+                json!({"template": {"uid": "u", "hash": hash, "target": "t", "fingerprint": "f"}})
+            }
+            _ => {
+                let actor = hash.split('.').next();
+                json!({"injection": {"proved": actor}})
+            }
+        };
+        observed.previous = serde_json::from_value(status).unwrap();
+        observed.binding = Some(ObservedBinding::default());
+        let Plan::Binding(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
+            panic!()
+        };
+        let names = plan.secrets_to_find.into_iter().map(|it| it.name);
+        names.collect::<Vec<_>>().join(" ")
+    };
+    for strategy in ["Pod", "Template"] {
+        assert_eq!(secrets(strategy, false), "mq-password", "{strategy}");
+        assert_eq!(secrets(strategy, true), "", "{strategy}");
+    }
+}
