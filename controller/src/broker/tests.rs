@@ -56,24 +56,11 @@ async fn client_trusting(
     client_of(transport, ca, HERE).await
 }
 
-/// Same, with this access key.
-async fn client_with_key(transport: &Transport, id: &str) -> Arc<dyn QueueClient> {
-    client_as(transport, None, (HERE, id)).await.unwrap()
-}
-
 /// A client in the cluster whose `kube-system` has this uid.
 async fn client_of(
     transport: &Transport,
     ca: Option<&str>,
     cluster: &str,
-) -> Result<Arc<dyn QueueClient>, BrokerError> {
-    client_as(transport, ca, (cluster, "id")).await
-}
-
-async fn client_as(
-    transport: &Transport,
-    ca: Option<&str>,
-    (cluster, access_key): (&str, &str),
 ) -> Result<Arc<dyn QueueClient>, BrokerError> {
     let cluster: Arc<str> = cluster.into();
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -99,7 +86,7 @@ async fn client_as(
         }
         TransportKind::Sqs(config) => {
             let keys = Keys {
-                id: access_key.into(),
+                id: "id".into(),
                 secret: "secret".into(),
             };
             let login = SqsLogin {

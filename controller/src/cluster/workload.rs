@@ -9,7 +9,8 @@ use asya_shared::api::WorkloadKind;
 use asya_shared::names::{annotation, manager};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::impersonation::Impersonation;
@@ -275,21 +276,107 @@ impl Workloads {
         Ok(existing.unwrap_or_default())
     }
 
+    /// Returns why the API server would reject the workload as a new one; `None` if it would not. Changes nothing: one
+    /// of its name exists, which is all that a valid one is rejected for.
+    ///
+    /// # Errors
+    /// If the API server fails.
+    pub async fn creation_rejection(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+        object: &Value,
+    ) -> Result<Option<String>, kube::Error> {
+        let object = serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
+        let client = self.impersonation.client(&key.namespace);
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client, &key.namespace, &resource_of(kind));
+        let params = PostParams {
+            dry_run: true,
+            field_manager: Some(manager::WORKLOAD.to_owned()),
+        };
+        match api.create(&params, &object).await {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                Ok(rejection(&status))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn get_full(
         &self,
         kind: WorkloadKind,
         key: &Key,
     ) -> Result<Option<DynamicObject>, kube::Error> {
-        let resource = match kind {
-            WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
-            WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
-        };
         let client = self.impersonation.operator_client.clone();
-        let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client, &key.namespace, &resource_of(kind));
         api.get_opt(&key.name).await
     }
 }
 
+fn resource_of(kind: WorkloadKind) -> ApiResource {
+    match kind {
+        WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+        WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+    }
+}
+
+/// Why a new workload would be rejected even if the old one were gone. A quota counts the old one, and a webhook that
+/// does not support dry runs says nothing.
+fn rejection(status: &Status) -> Option<String> {
+    let is_undecided = status.is_already_exists()
+        || status.code == 429
+        || ["exceeded quota", "does not support dry run"]
+            .iter()
+            .any(|text| status.message.contains(text));
+    (!is_undecided).then(|| status.message.clone())
+}
+
 fn of_kind<K>(typed: Option<Arc<TypedWorkload<K>>>) -> Option<Arc<WorkloadRecord>> {
     typed.map(|typed| Arc::clone(&typed.record))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::rejection;
+
+    /// FW-22
+    #[test]
+    fn new_workload_is_rejected_unless_only_the_old_one_is_in_its_way() {
+        for (code, reason, message, rejected) in [
+            (
+                409,
+                "AlreadyExists",
+                "statefulsets.apps \"a\" already exists",
+                false,
+            ),
+            (
+                403,
+                "Forbidden",
+                "exceeded quota: sets, requested: count/statefulsets.apps=1",
+                false,
+            ),
+            (
+                400,
+                "BadRequest",
+                "admission webhook \"w\" does not support dry run",
+                false,
+            ),
+            (429, "TooManyRequests", "try again", false),
+            (422, "Invalid", "spec.template.labels: Invalid value", true),
+            (
+                403,
+                "Forbidden",
+                "admission webhook \"w\" denied the request: no",
+                true,
+            ),
+        ] {
+            let status = Status::failure(message, reason).with_code(code);
+            assert_eq!(rejection(&status).is_some(), rejected, "{message}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::ResourceExt;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::minimal_actor;
@@ -94,8 +94,19 @@ async fn immutable_stateful_set_is_reported_and_recreated_if_allowed() {
         }
         assert!(!message.contains("spec.selector"), "{message}");
 
+        let invalid = json!({"spec": {"workload": {"template": {"spec": {"dnsPolicy": "Nonsense"}}}}});
+        let actors = scenario.actors();
+        actors.patch(&name, &PatchParams::default(), &Patch::Merge(&invalid)).await?;
         let annotate = ["annotate", "asya", &name, "asya.sh/allow-recreate=true"];
         scenario.kubectl(&annotate).await?;
+        eventually("it is kept, as a new one would be rejected", SOON, async || {
+            let conditions = actors.get(&name).await?.data["status"]["conditions"].to_string();
+            check(conditions.contains("a new one would be rejected"), conditions)
+        })
+        .await?;
+        assert_eq!(sets.get(&name).await?.uid(), made.uid());
+        let valid = json!({"spec": {"workload": {"template": {"spec": {"dnsPolicy": null}}}}});
+        actors.patch(&name, &PatchParams::default(), &Patch::Merge(&valid)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
         let found = sets.get(&name).await?;
         assert_ne!(found.uid(), made.uid());

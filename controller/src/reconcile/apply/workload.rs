@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::reconcile::model::outcome::ActiveOutcome;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::reconcile::plan::workload::{Recreation, WorkloadInputs};
+use crate::reconcile::plan::workload::{Recreation, WorkloadInputs, rejected_recreation};
 use crate::record::WorkloadRecord;
 
 /// Executes the workload step for the `existing` object of that name.
@@ -120,7 +120,16 @@ async fn recreate(
     let object = &inputs.standalone.workload.applied.object;
     let fields = workloads.immutable_differences(existing.kind, key, object);
     let fields = fields.await.map_err(Error::Api)?;
-    Err(match inputs.after_invalid_update(existing, &fields) {
+    let recreation = inputs.after_invalid_update(existing, &fields);
+    if recreation.deletes() {
+        // Without it, nothing would run until the user corrects the spec.
+        let created = inputs.standalone.workload.to_create();
+        let rejection = workloads.creation_rejection(existing.kind, key, &created);
+        if let Some(text) = rejection.await.map_err(Error::Api)? {
+            return Err(rejected_recreation(existing, &text).into());
+        }
+    }
+    Err(match recreation {
         Recreation::NotNeeded => rejection,
         Recreation::NotAllowed(fault) => fault.into(),
         Recreation::WithPods(fault) => {

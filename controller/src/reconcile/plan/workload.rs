@@ -161,6 +161,23 @@ pub enum Recreation {
     LeavingPods(Fault),
 }
 
+impl Recreation {
+    /// Whether the workload is deleted.
+    pub fn deletes(&self) -> bool {
+        match self {
+            Self::WithPods(_) | Self::LeavingPods(_) => true,
+            Self::NotNeeded | Self::NotAllowed(_) => false,
+        }
+    }
+}
+
+/// The fault of a workload that is kept, because the API server would reject the new one.
+pub fn rejected_recreation(workload: &WorkloadRecord, rejection: &str) -> Fault {
+    let (kind, key) = (workload.kind.name(), &workload.metadata.key);
+    let text = format!("{kind} {key} is kept, because a new one would be rejected: {rejection}");
+    fault(text, Requeue::SlowBackoff)
+}
+
 fn fault(message: String, requeue: Requeue) -> Fault {
     Fault {
         reason: Reason::ReconcileError,

@@ -37,7 +37,9 @@ fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_
         (&allowed, fields("spec.serviceName"), "LeavingPods"),
     ] {
         let existing = workload(&deployment(observed));
-        let recreation = match inputs(observed).after_invalid_update(&existing, &fields) {
+        let recreation = inputs(observed).after_invalid_update(&existing, &fields);
+        let deletes = recreation.deletes();
+        let recreation = match recreation {
             Recreation::NotNeeded => "NotNeeded",
             Recreation::NotAllowed(fault) => {
                 assert_eq!(fault.requeue, Requeue::SlowBackoff);
@@ -48,6 +50,7 @@ fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_
             Recreation::LeavingPods(_) => "LeavingPods",
         };
         assert_eq!(recreation, expected, "{fields:?}");
+        assert_eq!(deletes, ["WithPods", "LeavingPods"].contains(&expected));
     }
 }
 
