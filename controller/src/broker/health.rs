@@ -163,7 +163,11 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                     }
                 }
                 Ok(observation) => {
-                    self.record_known_depth(&actor, observation.depth);
+                    if observation.check == QueueCheck::NotFound {
+                        self.record_depth(&actor, None);
+                    } else {
+                        self.record_known_depth(&actor, observation.depth);
+                    }
                     if !unpaused.contains(&actor) {
                         continue;
                     }
@@ -221,10 +225,13 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {
                 }
                 Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
-                Ok(Count::NotFound) if unpaused.contains(&actor) => {
-                    self.source.enqueue_missing(&actor);
+                Ok(Count::NotFound) => {
+                    self.record_depth(&actor, None);
+                    if unpaused.contains(&actor) {
+                        self.source.enqueue_missing(&actor);
+                    }
                 }
-                Ok(Count::NotFound) | Err(_) => self.record_depth(&actor, None),
+                Err(_) => self.record_depth(&actor, None),
             }
         }
     }

@@ -17,7 +17,7 @@ pub(crate) mod tests;
 pub mod work_item;
 
 use model::observed::Observed;
-use model::outcome::Outcome;
+use model::outcome::{Outcome, QueueState};
 
 use crate::clock;
 use crate::context::Context;
@@ -107,7 +107,10 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     // A message count means nothing for another queue or for a later actor of the same name.
     let forgets_depth = match outcome {
         Outcome::Finalized => true,
-        Outcome::Active(active_outcome) => active_outcome.serves_another_queue(observed),
+        Outcome::Active(active_outcome) => {
+            matches!(active_outcome.queue, QueueState::Created(_))
+                || active_outcome.serves_another_queue(observed)
+        }
         Outcome::Deleting { .. }
         | Outcome::DeletionBlocked { .. }
         | Outcome::DeletionUnknown(_) => false,

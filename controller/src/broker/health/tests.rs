@@ -230,6 +230,30 @@ async fn queue_missing_in_a_count_is_checked_at_once() {
     assert_eq!(*health.source.missing.lock(), ["gone"]);
 }
 
+/// QUE-20, QUE-40: messages of a queue that is gone would keep its actor from being deleted.
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_queue_that_is_gone_are_not_reported() {
+    for checks in [true, false] {
+        let health = health_check(&["gone", "gone-paused"], None, 0, 0);
+        for name in ["gone", "gone-paused"] {
+            health.depths.record(
+                &Key::new("ns", name),
+                Some(Depth {
+                    queued: 7,
+                    processing: 0,
+                }),
+            );
+        }
+        tokio::time::advance(Duration::from_mins(1)).await;
+        if checks {
+            health.check().await;
+        } else {
+            health.count().await;
+        }
+        assert_eq!(known(&health), 0, "checks: {checks}");
+    }
+}
+
 /// QUE-35
 #[tokio::test(start_paused = true)]
 async fn unmarked_queues_are_marked_in_batches() {

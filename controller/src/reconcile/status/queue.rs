@@ -63,10 +63,10 @@ fn messages(observed: &Observed, outcome: &ActiveOutcome) -> (Option<i64>, Optio
     let previous = &observed.previous;
     let to_count = |messages| i64::try_from(messages).ok();
     match (observed.depth, &outcome.queue) {
+        // A new queue is empty.
+        (_, QueueState::Created(_)) => (Some(0), Some(0)),
         (ReportedDepth::Depth(depth), _) => (to_count(depth.queued), to_count(depth.processing)),
         (ReportedDepth::Unknown, _) => (None, None),
-        // A new queue is empty.
-        (ReportedDepth::Unchanged, QueueState::Created(_)) => (Some(0), Some(0)),
         (ReportedDepth::Unchanged, _) => (previous.queued_messages, previous.processing_messages),
     }
 }

@@ -4,7 +4,8 @@ use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
 use super::set_queues;
-use crate::broker::ReadyQueue;
+use crate::broker::depths::ReportedDepth;
+use crate::broker::{Depth, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
@@ -220,5 +221,28 @@ fn queue_is_verified_again_after_a_fault() {
         QueueState::Deferred(Requeue::Backoff),
     ] {
         assert_eq!(verified(state).verified_generation, Some(2));
+    }
+}
+
+/// QUE-20
+#[test]
+fn recreated_queue_is_empty_whatever_was_counted_before() {
+    let mut observed = on("mq", &json!({}));
+    let depth = Depth {
+        queued: 7,
+        processing: 1,
+    };
+    for counted in [
+        ReportedDepth::Depth(depth),
+        ReportedDepth::Unknown,
+        ReportedDepth::Unchanged,
+    ] {
+        observed.depth = counted;
+        let created = after(QueueState::Created(ReadyQueue::default()));
+        let status = report_queues(&observed, &created).0;
+        assert_eq!(
+            (status.queued_messages, status.processing_messages),
+            (Some(0), Some(0))
+        );
     }
 }
