@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
 use crate::inject::bound::strip_injected;
+use crate::names::{annotation, label};
 use crate::resolve;
 
 /// Fields that only a running pod has. The API server rejects some of them on a new pod, and admission sets the others.
@@ -22,11 +23,21 @@ pub fn minimal_pod(probe: &ProbeMetadata) -> Option<Value> {
 }
 
 /// The pod template without injected containers. Another actor's sidecar must be removed before this actor's is
-/// injected (BIND-45).
+/// injected (BIND-45). Labels that came without a sidecar stay: the pods have them, too (BIND-46).
 fn without_sidecar(template: &Value) -> Value {
-    let mut template = template.clone();
-    strip_injected(&mut template);
-    template
+    let mut stripped = template.clone();
+    strip_injected(&mut stripped);
+    if !is_injected(template)
+        && let Some(labels) = template.pointer("/metadata/labels")
+    {
+        stripped["metadata"]["labels"] = labels.clone();
+    }
+    stripped
+}
+
+fn is_injected(pod: &Value) -> bool {
+    let annotations = pod.pointer("/metadata/annotations");
+    annotations.is_some_and(|it| it.get(annotation::INJECTED_BY).is_some())
 }
 
 /// Builds a pod of a workload for a dry run, without the sidecar in its template.
@@ -100,7 +111,12 @@ pub fn from_running_pod(pod: &Value) -> Value {
             owner.remove("blockOwnerDeletion");
         }
     }
-    let labels = &pod["metadata"]["labels"];
+    let mut labels = pod["metadata"]["labels"].clone();
+    if is_injected(pod)
+        && let Some(labels) = labels.as_object_mut()
+    {
+        labels.retain(|key, _| ![label::ASYA, label::ACTOR].contains(&&**key));
+    }
     build_pod(
         &json!({"labels": labels, "annotations": annotations, "ownerReferences": owners}),
         spec,

@@ -8,6 +8,7 @@ use super::plan::BoundPlan;
 use super::pod_properties::PodProperties;
 use super::probe_result::ProbeResult;
 use super::restore::{drifted_fields, is_volume};
+use super::spec_conflict::spec_conflict;
 use super::{
     Action, BoundActor, Decision, InjectionReason, JsonPointer, Patch, PodView, ReviewPath,
 };
@@ -77,12 +78,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
             "it cannot be decoded",
         );
     };
-    if pod.annotation(annotation::INJECTED_BY).is_none()
-        && let Some(reserved_item) = existing.describe_first()
-    {
-        let why = format!(
-            "its {reserved_item} has a name that is reserved by Asya; rename it in the pod template"
-        );
+    if let Some(why) = spec_conflict(actor, plan, pod, &existing) {
         return skip_or_deny(actor, pod, InjectionReason::SpecConflict, &why);
     }
     let hash = plan.hash.to_string();

@@ -63,7 +63,8 @@ pub enum InjectionReason {
     Replaced,
     /// Row 6: a field that the webhook had injected was missing or changed.
     Restored,
-    /// Row 7: the pod has its own container or volume with a name reserved for injection.
+    /// Row 7: the pod has its own container or volume with a name reserved for injection, or one of the injected labels
+    /// with another value.
     SpecConflict,
     /// The model's URL is unknown (BIND-23).
     TargetUrlUnknown,

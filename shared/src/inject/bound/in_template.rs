@@ -48,6 +48,9 @@ impl BoundPlan {
             let why = format!("its {reserved_item} has a name that is reserved by Asya; rename it");
             return Err((InjectionReason::SpecConflict, why));
         }
+        if let Some(why) = self.foreign_label(|key| pod.label(key)) {
+            return Err((InjectionReason::SpecConflict, why));
+        }
         let Some(properties) = PodProperties::from_pod(&pod, self, None) else {
             let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                        spec.runtime.targetURL of the actor";

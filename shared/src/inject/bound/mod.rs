@@ -20,6 +20,7 @@ mod pod_properties;
 mod probe_result;
 mod resources;
 mod restore;
+mod spec_conflict;
 
 pub use actor::{ActorInputs, BoundActor, InjectionState};
 pub use decide::decide;

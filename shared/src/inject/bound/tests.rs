@@ -2,6 +2,7 @@
 
 mod coexistence;
 mod contents;
+mod foreign_labels;
 mod fuzz;
 mod golden;
 mod property;

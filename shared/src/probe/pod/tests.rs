@@ -1,6 +1,9 @@
 use serde_json::{Value, json};
 
-use super::{ProbeMetadata, from_running_pod, from_template, minimal_pod, without_sidecar};
+use super::{
+    ProbeMetadata, from_running_pod, from_template, minimal_pod, pod_without_sidecar,
+    without_sidecar,
+};
 use crate::resolve::{Integration, PodMatch, Related, Resolution, resolver};
 
 fn deployment() -> Value {
@@ -51,6 +54,7 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     // Another actor's sidecar is removed before this actor's is injected.
     let mut templated = body["spec"]["template"].clone();
     templated["metadata"]["labels"]["asya.sh/asya"] = json!("other");
+    templated["metadata"]["annotations"] = json!({"asya.sh/injected-by": "other-uid"});
     let containers = templated["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "asya-sidecar", "image": "s"}));
     let with_sidecar = from_template(&templated, Some(&claims), &metadata).unwrap();
@@ -72,7 +76,8 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
 fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
     let worker = json!({
         "metadata": {
-            "labels": {"ray.io/cluster": "rc"}, "annotations": {"asya.sh/injected-by": "x", "a": "b"},
+            "labels": {"ray.io/cluster": "rc", "asya.sh/asya": "other", "asya.sh/actor": "other"},
+            "annotations": {"asya.sh/injected-by": "x", "a": "b"},
             "ownerReferences": [{"kind": "RayCluster", "name": "rc", "controller": true, "blockOwnerDeletion": true}],
         },
         "spec": {
@@ -88,6 +93,11 @@ fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
     let pod = from_running_pod(&worker);
     assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
     assert_eq!(
+        pod["metadata"]["labels"],
+        json!({"ray.io/cluster": "rc"}),
+        "labels of another actor's sidecar go with it"
+    );
+    assert_eq!(
         pod["metadata"]["ownerReferences"],
         json!([{"kind": "RayCluster", "name": "rc", "controller": true}])
     );
@@ -99,4 +109,18 @@ fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
             "volumes": [{"name": "shm"}],
         })
     );
+}
+
+/// BIND-46, ROLL-2 (f): the dry run must show what the real pods get, since a rollout would replace them for nothing.
+#[test]
+fn probe_keeps_labels_that_came_without_a_sidecar() {
+    let metadata = ProbeMetadata::of(&pods(), Integration::Generic).unwrap();
+    let mut body = deployment();
+    body["spec"]["template"]["metadata"]["labels"]["asya.sh/asya"] = json!("other");
+    let pod = pod_without_sidecar(&body, &metadata).unwrap();
+    assert_eq!(pod["metadata"]["labels"]["asya.sh/asya"], "other");
+    let worker =
+        json!({"metadata": {"labels": {"asya.sh/actor": "other"}}, "spec": {"containers": []}});
+    let pod = from_running_pod(&worker);
+    assert_eq!(pod["metadata"]["labels"]["asya.sh/actor"], "other");
 }
