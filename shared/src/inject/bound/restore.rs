@@ -7,8 +7,9 @@ use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, MergeKey, upsert};
 use crate::inject::object_at;
 use crate::quantity::Quantity;
 
-/// The fields that must be as injected. Others, such as the pull policy, may be changed: the API server's own
-/// admission plugins do so and would reject the pod if we changed them back.
+/// The fields that must be as injected, except that quantities of resources only have to be present. Other fields, such
+/// as the pull policy, may be changed: the API server's own admission plugins do so and would reject the pod if we
+/// changed them back.
 const FIELDS: [&str; 6] = [
     "image",
     "command",
@@ -30,7 +31,7 @@ pub(super) fn drifted_fields(desired: &Value, found: &Value) -> Vec<(&'static st
                 "image" if is_same_image(&desired, &found) => None,
                 "env" => merge_by_key(&desired, &found, BY_NAME),
                 "volumeMounts" => merge_by_key(&desired, &found, BY_MOUNT_PATH),
-                "resources" => quantities(&desired, &found),
+                "resources" => add_missing_quantities(&desired, &found),
                 _ => (!contains(&desired, &found)).then_some(desired),
             };
             restored.map(|value| (field, value))
@@ -103,8 +104,9 @@ fn has_source(item: &Value) -> bool {
     item.get("valueFrom").is_some_and(|it| !it.is_null())
 }
 
-/// The quantities with the desired ones merged in, or `None` if none differs. The API server may have normalised them.
-fn quantities(desired: &Value, found: &Value) -> Option<Value> {
+/// The quantities with those added that are missing, or `None` if none is. Present ones stay whatever they are: if we
+/// undid what another webhook has set, such as that of the VPA, its controller would evict the pod, again and again.
+fn add_missing_quantities(desired: &Value, found: &Value) -> Option<Value> {
     let mut restored = found.as_object().cloned().unwrap_or_default();
     let mut differs = false;
     for (list, desired) in desired.as_object().into_iter().flatten() {
@@ -117,29 +119,34 @@ fn quantities(desired: &Value, found: &Value) -> Option<Value> {
             continue;
         };
         for (name, desired) in desired {
-            if desired.is_null()
-                || is_same_quantity(desired, found.get(list).and_then(|it| it.get(name)))
-            {
+            if desired.is_null() || quantity_at(found, list, name).is_some() {
                 continue;
             }
             differs = true;
             let quantities: Option<&mut Map<String, Value>> = object_at(&mut restored, list);
             if let Some(quantities) = quantities {
-                quantities.insert(name.clone(), desired.clone());
+                quantities.insert(name.clone(), fitting(desired, found, list, name));
             }
         }
     }
     differs.then_some(Value::Object(restored))
 }
 
-fn is_same_quantity(desired: &Value, found: Option<&Value>) -> bool {
-    let Some(found) = found else {
-        return false;
+fn quantity_at<'a>(resources: &'a Value, list: &str, name: &str) -> Option<&'a Value> {
+    let quantity = resources.get(list)?.get(name)?;
+    (!quantity.is_null()).then_some(quantity)
+}
+
+/// The desired quantity, unless the request would then exceed the limit: the API server rejects such a pod.
+fn fitting(desired: &Value, found: &Value, list: &str, name: &str) -> Value {
+    let other = |list| quantity_at(found, list, name);
+    let exceeds = |request, limit| Quantity::of(request) > Quantity::of(limit);
+    let given = match list {
+        "requests" => other("limits").filter(|limit| exceeds(desired, limit)),
+        "limits" => other("requests").filter(|request| exceeds(request, desired)),
+        _ => None,
     };
-    desired == found
-        || Quantity::of(desired)
-            .zip(Quantity::of(found))
-            .is_some_and(|(desired, found)| desired == found)
+    given.unwrap_or(desired).clone()
 }
 
 #[cfg(test)]
