@@ -74,6 +74,10 @@ pub mod annotation {
     pub const MANAGED_BY: &str = "asya.sh/managed-by";
     /// On an `InferenceService`, defined by `KServe`: which autoscaler sets its replicas (SO-5).
     pub const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
+    /// On pods, defined by the cluster autoscaler: local volumes in spite of which it may evict the pod (BIND-33).
+    pub const LOCAL_VOLUMES: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+    /// On pods, defined by the cluster autoscaler: whether it may evict the pod, whatever its volumes.
+    pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
     /// On an actor: `"true"` lets its deletion complete while pods still have its sidecar (BIND-44).
     pub const SKIP_UNBIND: &str = "asya.sh/skip-unbind";
     /// On the Secret with the webhook's certificates: since when its serving certificate is signed by the current CA

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::actor::InjectionState;
+use super::eviction::local_volumes;
 use super::existing::{ContainerList, ExistingItems};
 use super::plan::BoundPlan;
 use super::pod_properties::PodProperties;
@@ -318,7 +319,7 @@ fn restore_volumes(
     }
 }
 
-/// Sets labels and annotations (BIND-22).
+/// Sets labels and annotations (BIND-22, BIND-33).
 fn set_metadata(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &str) {
     let labels: Vec<_> = plan
         .labels
@@ -329,14 +330,17 @@ fn set_metadata(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &s
     set_entries(patch, pod, "labels", has_labels, &labels, |key| {
         pod.label(key)
     });
-    annotate(
-        patch,
-        pod,
-        &[
-            (annotation::INJECTED_BY, plan.uid.as_str()),
-            (annotation::INJECTED_HASH, hash),
-        ],
+    let mut annotations = vec![
+        (annotation::INJECTED_BY, plan.uid.as_str()),
+        (annotation::INJECTED_HASH, hash),
+    ];
+    let local_volumes = local_volumes(plan, pod);
+    annotations.extend(
+        local_volumes
+            .as_deref()
+            .map(|names| (annotation::LOCAL_VOLUMES, names)),
     );
+    annotate(patch, pod, &annotations);
     if pod.annotation(annotation::NOT_INJECTED).is_some() {
         patch.remove(
             JsonPointer::of("metadata")

@@ -8,6 +8,7 @@ mod actor;
 mod decide;
 mod decision;
 mod derive_properties;
+mod eviction;
 mod existing;
 mod image;
 mod in_template;

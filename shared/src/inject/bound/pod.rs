@@ -345,11 +345,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 pub(super) struct Annotations<'a>([Option<Text<'a>>; Annotations::WANTED.len()]);
 
 impl Annotations<'_> {
-    const WANTED: [&'static str; 5] = [
+    const WANTED: [&'static str; 7] = [
         annotation::INJECTED_BY,
         annotation::INJECTED_HASH,
         annotation::NOT_INJECTED,
         annotation::PROBE,
+        annotation::LOCAL_VOLUMES,
+        annotation::SAFE_TO_EVICT,
         DEFAULT_CONTAINER,
     ];
 }

@@ -2,6 +2,7 @@
 
 mod coexistence;
 mod contents;
+mod eviction;
 mod foreign_labels;
 mod fuzz;
 mod golden;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::inject::bound::testing::{Binding, patched, pod as base, review, reviewed};
 use crate::inject::bound::{Action, BoundActor, InjectionReason};
+use crate::names::annotation;
 
 const PODS: u64 = 10_000;
 const THREADS: u64 = 2;
@@ -44,6 +45,18 @@ pub(super) fn rest(pod: &Value) -> Value {
             if items.is_empty() {
                 pod["spec"].as_object_mut().unwrap().remove(list);
             }
+        }
+    }
+    let annotations = pod["metadata"]
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations
+        && let Some(Value::String(names)) = annotations.remove(annotation::LOCAL_VOLUMES)
+    {
+        let names = names.split(',').filter(|it| !it.starts_with("asya-"));
+        let theirs = names.collect::<Vec<_>>().join(",");
+        if !theirs.is_empty() {
+            annotations.insert(annotation::LOCAL_VOLUMES.to_owned(), json!(theirs));
         }
     }
     for member in ["labels", "annotations"] {
