@@ -1,8 +1,9 @@
-//! Names derived from the actor's name must be legal (VAL-11). Only checked for new actors: existing ones work.
+//! Names derived from the actor's name must be legal (VAL-11). Checked for new actors, and for changes that make them
+//! names of something else; otherwise actors from before the rule stay editable.
 
 use super::violation::Violations;
 use super::{Subject, Write};
-use crate::api::WorkloadKind;
+use crate::api::{AsyncActorSpec, Workload, WorkloadKind};
 
 const PATH: &str = "metadata.name";
 /// Maximum length of label values and DNS labels.
@@ -12,39 +13,58 @@ const LONGEST_STATEFUL_SET: usize = 52;
 
 /// Checks workload name and pod labels (VAL-11).
 pub(super) fn is_valid_for_workload(subject: &Subject<'_>, found: &mut Violations) {
-    if !matches!(subject.write, Write::Create) {
-        return;
-    }
-    let workload = subject.spec.workload.as_ref();
-    let (bearer, longest) = match workload.map(crate::api::Workload::effective_kind) {
+    let kind = kind_of(subject.spec);
+    let (bearer, longest) = match kind {
         Some(WorkloadKind::StatefulSet) => ("a StatefulSet", LONGEST_STATEFUL_SET),
         Some(WorkloadKind::Deployment) => ("a Deployment", LONGEST),
         None => ("the label of a pod", LONGEST),
     };
-    if !is_dns_label(subject.name, longest) {
-        found.add(
+    if is_dns_label(subject.name, longest) {
+        return;
+    }
+    match subject.write {
+        Write::Create => found.add(
             PATH,
             &format!(
                 "too long or illegal characters for {bearer}; use at most {longest} of a-z, 0-9 and -, \
                  with a letter or digit at both ends"
             ),
-        );
+        ),
+        // The workload of the previous kind is deleted before the new one has a pod.
+        Write::Update { old } if kind_of(old) != kind => found.add(
+            "spec.workload.kind",
+            &format!(
+                "the actor's name is too long or has illegal characters for {bearer}, which allows at most {longest} of \
+                 a-z, 0-9 and -, with a letter or digit at both ends; keep the kind, or create an AsyncActor with another \
+                 name"
+            ),
+        ),
+        Write::Update { .. } | Write::Stored => {}
     }
+}
+
+fn kind_of(spec: &AsyncActorSpec) -> Option<WorkloadKind> {
+    spec.workload.as_ref().map(Workload::effective_kind)
 }
 
 /// Checks names of queue and dead letter queue (VAL-11).
 pub(super) fn is_valid_for_queues(subject: &Subject<'_>, found: &mut Violations) {
-    let (Write::Create, Ok(transport)) = (
-        subject.write,
-        subject.transports.usable(&subject.spec.transport),
-    ) else {
+    let (path, fix) = match subject.write {
+        Write::Create => (PATH, ""),
+        Write::Update { old } if old.transport != subject.spec.transport => (
+            "spec.transport",
+            "; keep the transport, or create an AsyncActor with another name",
+        ),
+        Write::Update { .. } | Write::Stored => return,
+    };
+    let Ok(transport) = subject.transports.usable(&subject.spec.transport) else {
         return;
     };
     for queue in transport.illegal_names(subject.namespace, subject.name) {
         let product = transport.broker().product();
         found.add(
-            PATH,
-            &format!("too long or illegal characters for {product} queue {queue}"),
+            path,
+            &format!("too long or illegal characters for {product} queue {queue}{fix}"),
         );
     }
 }
@@ -57,3 +77,6 @@ fn is_dns_label(name: &str, max_length: usize) -> bool {
         && !name.starts_with('-')
         && !name.ends_with('-')
 }
+
+#[cfg(test)]
+mod tests;

@@ -253,6 +253,17 @@ fn rules_for_new_actors_do_not_apply_to_existing_ones() {
     assert_eq!(outcome.reason, ReviewReason::Valid);
 }
 
+/// ADM-6, VAL-11
+#[test]
+fn rule_for_names_applies_to_a_change_of_what_they_name() {
+    let fixture = Fixture::new(Mode::Enforce);
+    let named = |spec: &Value| actor("models", &"a".repeat(60), spec);
+    let (old, mut new) = (standalone("mq"), standalone("mq"));
+    new["workload"]["kind"] = json!("StatefulSet");
+    let outcome = fixture.update(&named(&old), &named(&new));
+    assert!(denial(&outcome).contains("spec.workload.kind: the actor's name is too long"));
+}
+
 /// BIND-13, BIND-14
 #[test]
 fn immutable_fields_are_compared_with_the_old_spec() {
