@@ -8,10 +8,10 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::entry::{client_config, condition, integration_entry, required_entry};
+use super::entry::{client_config, condition, integration_entry, required_entry, unenforced_entry};
 use super::{
-    Binding, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION_ENTRY,
-    deletion, expression,
+    Binding, MAX_OBJECTS, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH,
+    VALIDATION_ENTRY, deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
 use crate::resolve::Integration;
@@ -31,6 +31,8 @@ pub struct MutatingConfigurations {
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let mut integrations: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
+    // Required bindings for which no object has room for an entry of their own.
+    let mut beyond: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
     let (mut required, mut unenforced_required) = (Vec::new(), Vec::new());
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {
         match binding.policy {
@@ -54,14 +56,21 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
                 if !has_room {
                     unenforced_required.push((binding.namespace.clone(), binding.actor.clone()));
                 }
-                required.push(entry);
+                if required.len() < MAX_OBJECTS * REQUIRED_PER_OBJECT {
+                    required.push(entry);
+                } else {
+                    beyond.entry(binding.integration).or_default().push(binding);
+                }
             }
         }
     }
     let optional = integrations.iter();
     let optional = optional
         .filter_map(|(integration, of_it)| integration_entry(settings, *integration, of_it));
-    let mut objects = vec![optional.collect::<Vec<_>>()];
+    let beyond = beyond.iter();
+    let beyond =
+        beyond.filter_map(|(integration, of_it)| unenforced_entry(settings, *integration, of_it));
+    let mut objects = vec![optional.chain(beyond).collect::<Vec<_>>()];
     for (number, entries) in required.chunks(REQUIRED_PER_OBJECT).enumerate() {
         match objects.get_mut(number) {
             Some(object) => object.extend_from_slice(entries),

@@ -27,22 +27,55 @@ pub(super) fn integration_entry(
     integration: Integration,
     bindings: &[&Binding],
 ) -> Option<MutatingWebhook> {
-    let namespaces: BTreeSet<&str> = bindings.iter().map(|it| &*it.namespace).collect();
+    let mut entry = shared_entry(settings, integration, bindings, "", MUTATE_PATH)?;
+    let selector = entry.object_selector.get_or_insert_default();
     let opted_out = requirement(label::INJECT, "NotIn", ["false"]);
+    selector
+        .match_expressions
+        .get_or_insert_default()
+        .push(opted_out);
+    Some(entry)
+}
+
+/// The entry for an integration's required bindings that have no entry of their own, because there are too many;
+/// `None` if no pod can match.
+pub(super) fn unenforced_entry(
+    settings: &Settings,
+    integration: Integration,
+    bindings: &[&Binding],
+) -> Option<MutatingWebhook> {
+    shared_entry(
+        settings,
+        integration,
+        bindings,
+        ".unenforced",
+        REQUIRED_PATH,
+    )
+}
+
+/// An entry for several bindings of one integration.
+fn shared_entry(
+    settings: &Settings,
+    integration: Integration,
+    bindings: &[&Binding],
+    kind: &str,
+    path: &str,
+) -> Option<MutatingWebhook> {
+    let namespaces: BTreeSet<&str> = bindings.iter().map(|it| &*it.namespace).collect();
     let (selector, condition) = if let Some(key) = integration.label() {
-        (vec![label_requirement(key, bindings)?, opted_out], None)
+        (Some(vec![label_requirement(key, bindings)?]), None)
     } else {
         let owners = bindings.iter().map(|it| &it.pods.owner);
-        (vec![opted_out], Some(expression::owned_by(owners)?))
+        (None, Some(expression::owned_by(owners)?))
     };
     Some(MutatingWebhook {
-        name: format!("{}.inject.asya.sh", integration.entry()),
+        name: format!("{}{kind}.inject.asya.sh", integration.entry()),
         // Another controller's pods must start even if the webhook is down.
         failure_policy: Some("Ignore".to_owned()),
-        client_config: client_config(settings, MUTATE_PATH),
+        client_config: client_config(settings, path),
         namespace_selector: Some(in_namespaces(namespaces)),
         object_selector: Some(LabelSelector {
-            match_expressions: Some(selector),
+            match_expressions: selector,
             match_labels: None,
         }),
         match_conditions: Some(conditions(settings, condition)),

@@ -34,6 +34,8 @@ pub const VALIDATION_ENTRY: &str = "validate.asyncactors.asya.sh";
 
 /// Maximum number of required entries per object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;
+/// Maximum number of objects; the controller's RBAC rules name each of them (CFG-7, CFG-10).
+pub const MAX_OBJECTS: usize = 10;
 /// Maximum number of required entries that may fail closed (CFG-7).
 pub const MAX_REQUIRED: usize = 500;
 

@@ -1,3 +1,5 @@
+mod limits;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
@@ -274,37 +276,6 @@ fn invalid_name_is_left_out() {
             "{key}"
         );
     }
-}
-
-/// CFG-7 (a, b)
-#[test]
-fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
-    let bindings = |count: usize| -> Vec<Binding> {
-        let one = |n: usize| required(plain("a", &format!("w{n}")), true);
-        (0..count).map(one).chain([plain("a", "web")]).collect()
-    };
-    let sizes = |count: usize| -> Vec<(String, usize)> {
-        let objects = rules(&bindings(count)).objects.into_iter();
-        objects
-            .map(|it| (it.metadata.name.unwrap(), it.webhooks.unwrap().len()))
-            .collect()
-    };
-    let object = |name: &str, size| (name.to_owned(), size);
-    assert_eq!(sizes(100), [object("asya-injector", 101)]);
-    assert_eq!(
-        sizes(101),
-        [object("asya-injector", 101), object("asya-injector-2", 1)]
-    );
-    assert_eq!(sizes(201)[2], object("asya-injector-3", 1));
-    let full = rules(&bindings(502));
-    let younger = |name: &str| ("a".to_owned(), name.to_owned());
-    assert_eq!(full.unenforced_required, [younger("w500"), younger("w501")]);
-    let entries = full
-        .objects
-        .iter()
-        .flat_map(|it| it.webhooks.iter().flatten());
-    let fail = entries.filter(|it| it.failure_policy.as_deref() == Some("Fail"));
-    assert_eq!(fail.count(), 500);
 }
 
 /// CFG-7 (d)
