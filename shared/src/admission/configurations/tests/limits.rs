@@ -37,7 +37,7 @@ fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     assert_eq!(fail.count(), 500);
 }
 
-/// CFG-7 (a, b), CFG-10: RBAC names ten objects, and the first that cannot be written would keep all others as they are.
+/// CFG-7 (a, b), CFG-10: RBAC names ten objects, and one that cannot be written would keep the others as they are.
 #[test]
 fn beyond_ten_objects_required_bindings_share_fail_open_entries() {
     let workspace = |n: usize| {
