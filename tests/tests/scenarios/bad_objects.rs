@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::binding::condition;
 use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
@@ -392,33 +393,87 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
 async fn unreachable_webhook_is_reported_until_it_is_removed() {
     Scenario::run("refused", async |scenario| {
         let name = scenario.name("policed");
-        let policy = serde_json::from_value(json!({
-            "metadata": {"name": scenario.namespace()},
-            "webhooks": [{
-                "name": "policy.example.com",
-                "admissionReviewVersions": ["v1"],
-                "sideEffects": "None",
-                "failurePolicy": "Fail",
-                "clientConfig": {"url": "https://127.0.0.1:1/"},
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scenario.namespace()}},
-                "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["*"]}],
-            }],
-        }))?;
-        let policies = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
-        policies.create(&PostParams::default(), &policy).await?;
-        eventually("the policy is in force", SOON, async || {
-            let create = ["create", "deployment", "probe", "--image=probe", "--dry-run=server"];
-            let created = scenario.kubectl(&create).await;
-            check(created.is_err(), "a Deployment is admitted")
-        })
-        .await?;
+        let create = ["create", "deployment", "probe", "--image=probe"];
+        let policies = refuse_all(scenario, ("apps", "v1", "deployments"), &create).await?;
         scenario.apply(&minimal_actor(&name)).await?;
         let told = scenario.actor_status(&name, "WorkloadError", SOON).await;
-        policies.delete(scenario.namespace(), &DeleteParams::default()).await?;
+        policies
+            .delete(scenario.namespace(), &DeleteParams::default())
+            .await?;
         let text = told?.data["status"]["conditions"].to_string();
         assert!(text.contains("failed calling webhook"), "{text}");
         scenario.actor_status(&name, "Running", SOON).await?;
         Ok(())
     })
     .await;
+}
+
+/// STA-7, FW-31: KEDA has a webhook for its objects.
+#[tokio::test]
+async fn unreachable_webhook_of_scaled_objects_is_reported_until_it_is_removed() {
+    Scenario::run("unscaled", async |scenario| {
+        let name = scenario.name("unscaled");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let probe = json!({
+            "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "probe"},
+            "spec": {"scaleTargetRef": {"name": "probe"}, "triggers": [{"type": "cron", "metadata": {}}]},
+        });
+        let folder = scenario.folder()?;
+        let file = folder.join("probe.json");
+        std::fs::write(&file, probe.to_string()).map_err(Error::other)?;
+        let file = file.display().to_string();
+        let create = ["create", "--filename", &file];
+        let policies =
+            refuse_all(scenario, ("keda.sh", "v1alpha1", "scaledobjects"), &create).await?;
+        let mut scaled = minimal_actor(&name);
+        scaled["spec"]["scaling"] = json!({"enabled": true});
+        scenario.apply(&scaled).await?;
+        let told = scenario.actor_status(&name, "ScalingError", SOON).await;
+        policies.delete(scenario.namespace(), &DeleteParams::default()).await?;
+        let status = told?.data["status"].clone();
+        assert_eq!(condition(&status, "ScalingReady"), ("False", "ReconcileError"), "{status}");
+        assert_eq!(condition(&status, "WorkloadReady").0, "True", "{status}");
+        let text = status["conditions"].to_string();
+        assert!(text.contains("failed calling webhook"), "{text}");
+        let actors = scenario.actors();
+        eventually("it is written once the webhook is gone", SOON, async || {
+            let status = actors.get(&name).await?.data["status"].clone();
+            check(condition(&status, "ScalingReady").1 != "ReconcileError", status)
+        })
+        .await
+    })
+    .await;
+}
+
+/// Makes the API server reject all writes of a resource of the scenario's namespace, since it cannot reach a webhook.
+/// Waits until it rejects what `create` makes. The webhook has the name of the namespace.
+async fn refuse_all(
+    scenario: &Scenario,
+    (group, version, resource): (&str, &str, &str),
+    create: &[&str],
+) -> Result<Api<ValidatingWebhookConfiguration>> {
+    let policy = serde_json::from_value(json!({
+        "metadata": {"name": scenario.namespace()},
+        "webhooks": [{
+            "name": "policy.example.com",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scenario.namespace()}},
+            "rules": [
+                {"apiGroups": [group], "apiVersions": [version], "resources": [resource], "operations": ["*"]},
+            ],
+        }],
+    }))?;
+    let policies = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
+    policies.create(&PostParams::default(), &policy).await?;
+    let dry_run = [create, &["--dry-run=server"]].concat();
+    eventually("the policy is in force", SOON, async || {
+        let created = scenario.kubectl(&dry_run).await;
+        check(created.is_err(), "one is admitted")
+    })
+    .await?;
+    Ok(policies)
 }

@@ -21,13 +21,15 @@ use super::verify_unchanged::PlannedState;
 use super::{apply, evict, retired, rollout, standalone, template};
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
-use crate::broker::{BrokerError, Depth};
+use crate::broker::{BrokerError, Depth, ReadyQueue};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::ObservedQueue;
-use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, TemplateOutcome};
+use crate::reconcile::model::outcome::{
+    ActiveOutcome, Outcome, QueueState, RolloutOutcome, TemplateOutcome,
+};
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::reconcile::plan::plan;
@@ -61,6 +63,28 @@ async fn recreated_actor_does_not_inherit_message_counts() {
         context.depths.reported(gone.key()),
         ReportedDepth::Unchanged
     );
+}
+
+/// QUE-20: what was counted before is not of the new queue.
+#[tokio::test]
+async fn recreated_queue_does_not_inherit_message_counts() {
+    for (queue, expected) in [
+        (QueueState::Ready(None), ReportedDepth::Depth(MESSAGES)),
+        (
+            QueueState::Created(ReadyQueue::default()),
+            ReportedDepth::Unchanged,
+        ),
+    ] {
+        let context = context();
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        context.depths.record(observed.key(), Some(MESSAGES));
+        let outcome = Outcome::Active(ActiveOutcome {
+            queue,
+            ..ActiveOutcome::default()
+        });
+        remember_outcome(&context, &observed, &outcome);
+        assert_eq!(context.depths.reported(observed.key()), expected);
+    }
 }
 
 /// QUE-20, FW-14, SAFE-15
