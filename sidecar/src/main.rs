@@ -11,6 +11,7 @@ mod digest;
 mod envelope;
 mod gateway;
 mod http;
+mod intake;
 mod logs;
 mod lookahead;
 mod lookup;
@@ -39,6 +40,7 @@ use crate::broker::Event;
 use crate::broker::rabbitmq::{self, RabbitMq};
 use crate::config::{Config, Transport};
 use crate::gateway::Gateway;
+use crate::intake::Intake;
 use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
@@ -181,6 +183,7 @@ impl Parts {
             .map(|gateway| Gateway::start(gateway, self.metrics.clone()))
             .transpose()?;
         let context = Arc::new(Context {
+            intake: Intake::new(&broker),
             broker,
             runtime: self.runtime,
             rules: self.config.rules,

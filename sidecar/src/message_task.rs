@@ -12,13 +12,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::publish::publish;
+use self::publish::{Stall, may_stall, publish};
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
 use crate::decide::{
     Action, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules, Verdict,
     decide,
 };
 use crate::gateway::Gateway;
+use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
@@ -31,6 +32,8 @@ const SIGTERM_DELAY: Duration = Duration::from_secs(2);
 /// State shared by all messages.
 pub struct Context<B, R> {
     pub broker: B,
+    /// How many messages the broker keeps in flight.
+    pub intake: Arc<Intake>,
     pub runtime: R,
     /// Routing and error rules.
     pub rules: Rules,
@@ -56,6 +59,8 @@ pub struct MessageTask<B, R> {
     /// The request to the runtime.
     request: Bytes,
     state: DeliveryState,
+    /// While results are retried, and until the message is settled.
+    stall: Stall,
     since: Instant,
     span: Option<Span>,
 }
@@ -96,6 +101,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             delivery,
             request,
             state,
+            stall: Stall::default(),
             since: Instant::now(),
             span,
         }
@@ -248,6 +254,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         slot: &mut Option<Slot>,
     ) -> Option<NextStep> {
         let context = self.context.clone();
+        let stall = may_stall(self.delivery.body.len(), &messages).then(|| self.stall.clone());
         let sending: Vec<_> = messages
             .into_iter()
             .enumerate()
@@ -269,6 +276,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                     message.actor,
                     publication,
                     first,
+                    stall.clone(),
                 )
             })
             .collect();
@@ -347,7 +355,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
     }
 
     async fn requeue(&mut self, reason: Reason) {
-        let context = &self.context;
+        let context = self.context.clone();
         if reason != Reason::Shutdown {
             tokio::select! {
                 () = sleep(context.broker.requeue_delay()) => {}
@@ -355,24 +363,24 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             }
         }
         context.metrics.requeued(reason);
-        let now = reason == Reason::Shutdown || context.stopping.is_cancelled();
-        let settlement = if now {
-            Settlement::RequeueNow
+        self.stall = Stall::default();
+        let (broker, receipt) = (&context.broker, &self.delivery.receipt);
+        if reason == Reason::Shutdown || context.stopping.is_cancelled() {
+            broker.settle(receipt, Settlement::RequeueNow).await;
+        } else if reason == Reason::PublishFailed {
+            broker.defer(&self.delivery).await;
         } else if reason.is_failure() {
-            Settlement::RequeueFailed
+            broker.settle(receipt, Settlement::RequeueFailed).await;
         } else {
-            Settlement::Requeue
-        };
-        context
-            .broker
-            .settle(&self.delivery.receipt, settlement)
-            .await;
+            broker.settle(receipt, Settlement::Requeue).await;
+        }
         if let Some(span) = self.span.take() {
             span.end(false);
         }
     }
 
     async fn settle(&mut self, settlement: Settlement, verdict: &Verdict) {
+        self.stall = Stall::default();
         let context = &self.context;
         if let Verdict::Failed(Fault { reason, text, .. }) = verdict {
             tracing::info!(

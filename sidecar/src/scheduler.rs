@@ -261,12 +261,12 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
     /// Updates the broker's demand, and requeues prefetched messages when lookahead is disabled (SC-43, SC-44).
     fn update_demand(&mut self) {
         if self.end.is_some() || !self.is_ready() {
-            self.context.broker.demand(Demand::default());
+            self.context.intake.set(Demand::default());
             return;
         }
         let lookahead = self.lookahead.limit(self.slots.count());
         let slots = self.slots.count().saturating_sub(self.lost.len());
-        self.context.broker.demand(Demand { slots, lookahead });
+        self.context.intake.set(Demand { slots, lookahead });
         if lookahead == 0 && self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free()
         {
             let first = self

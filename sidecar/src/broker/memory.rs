@@ -41,6 +41,7 @@ struct State {
     lost_confirms: usize,
     refusals: VecDeque<Refusal>,
     hangs: bool,
+    counts: bool,
 }
 
 /// A message in a queue.
@@ -57,11 +58,17 @@ impl Memory {
     pub fn new(consumed: &str) -> Self {
         let state = State {
             consumed: consumed.to_owned(),
+            counts: true,
             ..State::default()
         };
         Self {
             state: Arc::new(Mutex::new(state)),
         }
+    }
+
+    /// Makes it a classic queue: it does not count deliveries, so a deferred message goes to its end.
+    pub fn is_classic(&self) {
+        self.state.lock().counts = false;
     }
 
     /// A sidecar connects.
@@ -230,6 +237,7 @@ impl State {
             let receipt = Receipt::new(self.connection, self.last, self.lost.clone());
             let deliveries = match message.delivered {
                 0 => Deliveries::First,
+                _ if !self.counts => Deliveries::Redelivered,
                 count => Deliveries::Before(count),
             };
             message.delivered += 1;
@@ -293,6 +301,26 @@ impl Broker for Memory {
             if hangs {
                 std::future::pending::<()>().await;
             }
+        }
+    }
+
+    fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
+        let (this, delivery) = (self.clone(), delivery.clone());
+        let own = Publication {
+            queue: self.state.lock().consumed.clone(),
+            id: String::new(),
+            body: delivery.body,
+            origin: Origin::default(),
+            index: 0,
+        };
+        async move {
+            let counts = this.state.lock().counts;
+            let settlement = if !counts && this.clone().store(own).await.is_ok() {
+                Settlement::Acknowledge
+            } else {
+                Settlement::RequeueFailed
+            };
+            this.settle(&delivery.receipt, settlement).await;
         }
     }
 

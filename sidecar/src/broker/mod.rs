@@ -34,6 +34,12 @@ pub trait Broker: Clone + Send + Sync + 'static {
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static;
 
+    /// Returns a delivery whose results could not be stored: behind the other messages of its queue where nothing else
+    /// keeps it from being delivered again before them, for as long as its destination is missing (SC-26).
+    fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
+        self.settle(&delivery.receipt, Settlement::RequeueFailed)
+    }
+
     /// How long to hold a failed message before it is requeued, so that redelivery cannot become a hot loop (SC-77).
     fn requeue_delay(&self) -> Duration;
 

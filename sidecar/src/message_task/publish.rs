@@ -1,30 +1,39 @@
 //! Publishes one message with retries (SC-26, SC-28).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::broker::{Broker, Publication, Refusal};
-use crate::decide::Kind;
+use crate::decide::{Kind, OutgoingMessage};
+use crate::intake::Stalled;
 use crate::runtime::Runtime;
 
 /// Upper bound for the total retry delay of a publication.
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
+/// A message whose body and results are larger, in bytes, keeps its place in the demand while they are retried: what is
+/// delivered instead needs memory as well (SC-84).
+const MAX_STALLED_SIZE: usize = 1 << 20;
 /// Initial retry delay after a negative acknowledgement.
 const NACK_DELAY: Duration = Duration::from_millis(400);
 
 /// The result of a publication, and its size in bytes.
 pub(super) type Published = (Kind, usize, Result<(), Refusal>);
 
-/// Retries with backoff. `first` is the first attempt, which is already enqueued.
+/// What the publications of a message share: while any of them is retried, the message is stalled.
+pub(super) type Stall = Arc<OnceLock<Stalled>>;
+
+/// Retries with backoff. `first` is the first attempt, which is already enqueued. No `stall`: the message is too large
+/// for others to be delivered in its place.
 pub(super) async fn publish<B: Broker, R: Runtime>(
     context: Arc<Context<B, R>>,
     kind: Kind,
     actor: String,
     publication: Publication,
     first: impl Future<Output = Result<(), Refusal>>,
+    stall: Option<Stall>,
 ) -> Published {
     let (began, size) = (Instant::now(), publication.body.len());
     let mut result = first.await;
@@ -33,6 +42,9 @@ pub(super) async fn publish<B: Broker, R: Runtime>(
         let Some(delay) = backoff.next(refusal, context.queue_backoff) else {
             break;
         };
+        if let Some(stall) = &stall {
+            stall.get_or_init(|| context.intake.stalled());
+        }
         sleep(delay).await;
         result = context.broker.publish(publication.clone()).await;
     }
@@ -42,6 +54,12 @@ pub(super) async fn publish<B: Broker, R: Runtime>(
             .sent(kind, &actor, &publication.queue, size, began.elapsed());
     }
     (kind, size, result)
+}
+
+/// Whether others may be delivered while the results of a message are retried.
+pub(super) fn may_stall(body: usize, results: &[OutgoingMessage]) -> bool {
+    let results: usize = results.iter().map(|message| message.body.len()).sum();
+    body + results <= MAX_STALLED_SIZE
 }
 
 /// Awaits all publications concurrently.

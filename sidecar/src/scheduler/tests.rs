@@ -2,6 +2,7 @@
 
 mod bench;
 mod simulation;
+mod unroutable;
 
 use std::time::Duration;
 

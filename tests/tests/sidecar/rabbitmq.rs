@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::rig::{
-    Actor, LATER, QUORUM, SOON, declare, has_none, leaves_none, message, put, shared_rabbitmq, take,
+    Actor, LATER, QUORUM, SOON, declare, has_none, ids, leaves_none, message, put, shared_rabbitmq,
+    take,
 };
 
 /// SC-23, SC-24, SC-27, SC-47, SC-60, SC-62 to SC-66, RUN-11, RUN-12, RUN-13
@@ -119,6 +120,37 @@ async fn a_result_without_a_queue_waits_in_the_queue_of_its_source() -> Result<(
     assert_eq!(actor.calls()?.len(), 1, "the same result is sent again");
     leaves_none(&sidecar, &broker, "foo").await?;
     has_none(&broker, "error-end").await
+}
+
+/// SC-26, SC-31, SC-34: nor when it is delivered again, which a classic queue would do before all others.
+#[tokio::test]
+async fn a_message_without_a_destination_holds_up_no_other() -> Result<()> {
+    for kind in ["classic", QUORUM] {
+        let broker = shared_rabbitmq().await?;
+        declare(&broker, kind, &["foo", "bar"]).await?;
+        put(&broker, "foo", [message("m", &["foo", "late"], json!(0))]).await?;
+        let actor = Actor::on_rabbitmq(&broker, "foo")?;
+        let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+        let is_called = async |times| {
+            eventually("it is tried again", LATER, async || {
+                let calls = actor.calls()?;
+                let found = calls.iter().filter(|call| *call == "0").count();
+                check(found >= times, format!("{calls:?}"))
+            })
+            .await
+        };
+        for round in 1..=4 {
+            is_called(round).await?;
+            let others = ["1", "2", "3"].map(|id| message(id, &["foo", "bar"], json!(1)));
+            put(&broker, "foo", others).await?;
+            assert_eq!(ids(&take(&broker, "bar", 3).await?), ["1", "2", "3"]);
+        }
+        declare(&broker, kind, &["late"]).await?;
+        assert_eq!(ids(&take(&broker, "late", 1).await?), ["m"], "{kind}");
+        leaves_none(&sidecar, &broker, "foo").await?;
+        has_none(&broker, "late").await?;
+    }
+    Ok(())
 }
 
 /// SC-25, SC-27

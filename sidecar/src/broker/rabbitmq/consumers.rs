@@ -8,6 +8,7 @@ use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{Connector, name};
+use super::counting::Counting;
 use super::near_delivery_limit::NearDeliveryLimit;
 use super::prefetch::{Change, change};
 use super::unacknowledged::{Acknowledgement, Unacknowledged};
@@ -20,6 +21,7 @@ pub(super) struct Session {
     pub(super) connector: Connector,
     pub(super) queue: String,
     pub(super) near_limit: NearDeliveryLimit,
+    pub(super) counting: Counting,
     pub(super) timeout: ConsumerTimeout,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
@@ -91,6 +93,7 @@ impl Session {
             let why = self.serve(connection, &mut consuming).await;
             consuming.lost.cancel();
             self.near_limit.clear();
+            self.counting.clear();
             self.metrics.set_connected(name(Purpose::Consume), false);
             self.emit(Event::Disconnected);
             let Some(why) = why else { return };
@@ -196,6 +199,7 @@ impl Session {
                 consuming.unacknowledged.delivered(tag, consumer);
                 let receipt = Receipt::new(consuming.connection, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
+                self.counting.delivered(deliveries);
                 self.near_limit.delivered(&receipt, count, &body);
                 self.emit(Event::Delivered(Delivery {
                     receipt,

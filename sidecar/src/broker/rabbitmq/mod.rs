@@ -3,6 +3,7 @@
 
 mod connect;
 mod consumers;
+mod counting;
 mod near_delivery_limit;
 mod prefetch;
 mod publisher;
@@ -18,10 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connect::Connector;
+use self::counting::Counting;
 use self::near_delivery_limit::NearDeliveryLimit;
 use super::demand::{self, DemandSender};
-use super::{Broker, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
+use super::{Broker, Delivery, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
 use crate::config::{self, Lookahead};
+use crate::envelope::Message;
 use crate::metrics::BrokerMetrics;
 
 /// How long a failed message is held before it is requeued (SC-77).
@@ -43,6 +46,7 @@ pub struct RabbitMq {
     /// The queue that is consumed.
     queue: String,
     near_limit: NearDeliveryLimit,
+    counting: Counting,
     closing: CancellationToken,
     /// One task per connection.
     connections: TaskTracker,
@@ -77,6 +81,7 @@ impl RabbitMq {
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
         let near_limit = NearDeliveryLimit::default();
+        let counting = Counting::default();
         let closing = CancellationToken::new();
         let connector = |metrics| {
             Connector::new(
@@ -90,6 +95,7 @@ impl RabbitMq {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
             near_limit: near_limit.clone(),
+            counting: counting.clone(),
             timeout: consumers::ConsumerTimeout::new(consumer_timeout(settings)),
             demand: wanted,
             settlements: to_settle,
@@ -113,6 +119,7 @@ impl RabbitMq {
             publications,
             queue: settings.queue.clone(),
             near_limit,
+            counting,
             closing,
             connections,
         }
@@ -120,6 +127,21 @@ impl RabbitMq {
 }
 
 impl RabbitMq {
+    fn request(
+        &self,
+        publication: Publication,
+        must_reach_queue: bool,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
+        let (reply, result) = oneshot::channel();
+        // The publisher task ends only at shutdown.
+        let _ = self.publications.send(publisher::Request {
+            publication,
+            reply,
+            must_reach_queue,
+        });
+        async move { result.await.unwrap_or(Err(Refusal::Closing)) }
+    }
+
     fn send(&self, receipt: Receipt, settlement: Settlement) {
         // The consumer task ends only at shutdown.
         let _ = self.settlements.send((receipt, settlement));
@@ -127,9 +149,12 @@ impl RabbitMq {
 
     /// A copy of a message for the end of the queue that is consumed.
     fn relocated(&self, body: Bytes) -> Publication {
+        let id = Message::read(&body)
+            .ok()
+            .and_then(|message| message.id_text());
         Publication {
             queue: self.queue.clone(),
-            id: String::new(),
+            id: id.unwrap_or_default(),
             body,
             origin: Origin::default(),
             index: 0,
@@ -170,12 +195,7 @@ impl Broker for RabbitMq {
         &self,
         publication: Publication,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
-        let (reply, result) = oneshot::channel();
-        // The publisher task ends only at shutdown.
-        let _ = self
-            .publications
-            .send(publisher::Request { publication, reply });
-        async move { result.await.unwrap_or(Err(Refusal::Closing)) }
+        self.request(publication, false)
     }
 
     fn settle(
@@ -206,6 +226,27 @@ impl Broker for RabbitMq {
         }
     }
 
+    fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
+        let (this, receipt) = (self.clone(), delivery.receipt.clone());
+        // A queue that counts must see each failure, since its delivery limit ends them.
+        let relocating = self
+            .counting
+            .is_absent()
+            .then(|| self.request(self.relocated(delivery.body.clone()), true));
+        async move {
+            let stored = match relocating {
+                Some(relocating) => relocating.await.is_ok(),
+                None => false,
+            };
+            let settlement = if stored {
+                Settlement::Acknowledge
+            } else {
+                Settlement::RequeueFailed
+            };
+            this.settle(&receipt, settlement).await;
+        }
+    }
+
     fn requeue_delay(&self) -> Duration {
         REQUEUE_DELAY
     }
@@ -221,8 +262,16 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::{Settings, consumer_timeout};
+    use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::{
+        Counting, NearDeliveryLimit, RabbitMq, Settings, consumer_timeout, demand, publisher,
+    };
+    use crate::broker::{Broker as _, Delivery, Origin, Receipt, Refusal, Settlement};
     use crate::config::{Config, Lookahead, Transport};
+    use crate::decide::Deliveries;
 
     /// SC-32, SC-70
     #[test]
@@ -279,5 +328,75 @@ mod tests {
                 "{timeout} min, {is_end}, {slots}, {lookahead:?}"
             );
         }
+    }
+
+    type Settlements = mpsc::UnboundedReceiver<(Receipt, Settlement)>;
+    type Publications = mpsc::UnboundedReceiver<publisher::Request>;
+
+    /// A broker without connections.
+    fn broker() -> (RabbitMq, Settlements, Publications) {
+        let (settlements, settled) = mpsc::unbounded_channel();
+        let (publications, published) = mpsc::unbounded_channel();
+        let broker = RabbitMq {
+            demand: demand::channel().0,
+            settlements,
+            publications,
+            queue: "asya-foo".to_owned(),
+            near_limit: NearDeliveryLimit::default(),
+            counting: Counting::default(),
+            closing: CancellationToken::new(),
+            connections: TaskTracker::new(),
+        };
+        (broker, settled, published)
+    }
+
+    fn delivery(deliveries: Deliveries) -> Delivery {
+        Delivery {
+            receipt: Receipt::new(1, 1, CancellationToken::new()),
+            body: r#"{"id":"7"}"#.into(),
+            deliveries,
+            origin: Origin::default(),
+        }
+    }
+
+    /// SC-26, SC-72: the copy is stored before its source is acknowledged.
+    #[tokio::test]
+    async fn a_deferred_message_goes_to_the_end_of_a_queue_that_does_not_count_deliveries() {
+        for (stored, expected) in [
+            (Ok(()), Settlement::Acknowledge),
+            (Err(Refusal::Nacked), Settlement::RequeueFailed),
+            (Err(Refusal::Closing), Settlement::RequeueFailed),
+        ] {
+            let (broker, mut settled, mut published) = broker();
+            broker.counting.delivered(Deliveries::Redelivered);
+            let deferring = tokio::spawn(broker.defer(&delivery(Deliveries::First)));
+            let request = published.recv().await.expect("a publication");
+            let publication = &request.publication;
+            assert_eq!((&*publication.queue, &*publication.id), ("asya-foo", "7"));
+            assert_eq!(publication.body, r#"{"id":"7"}"#);
+            assert!(request.must_reach_queue, "SC-24");
+            tokio::task::yield_now().await;
+            assert!(settled.try_recv().is_err(), "not yet confirmed");
+            request.reply.send(stored).expect("it waits");
+            deferring.await.expect("an end");
+            assert_eq!(settled.try_recv().expect("settled").1, expected);
+        }
+    }
+
+    /// SC-26, SC-34: a delivery limit ends it; and it is not known of a first delivery whether there is one.
+    #[tokio::test]
+    async fn a_deferred_message_is_rejected_where_deliveries_may_count() {
+        for deliveries in [Deliveries::First, Deliveries::Before(1)] {
+            let (broker, mut settled, mut published) = broker();
+            broker.counting.delivered(deliveries);
+            broker.defer(&delivery(deliveries)).await;
+            assert!(published.try_recv().is_err(), "{deliveries:?}");
+            let (_, settlement) = settled.try_recv().expect("settled");
+            assert_eq!(settlement, Settlement::RequeueFailed);
+        }
+        let (broker, _, _) = broker();
+        broker.counting.delivered(Deliveries::Redelivered);
+        broker.counting.clear();
+        assert!(!broker.counting.is_absent(), "another queue may follow");
     }
 }

@@ -29,6 +29,8 @@ const PRECONDITION_FAILED: u16 = 406;
 pub(super) struct Request {
     pub(super) publication: Publication,
     pub(super) reply: oneshot::Sender<Result<(), Refusal>>,
+    /// Refused unless it is known to reach its queue: an exchange may route it to others only (SC-24).
+    pub(super) must_reach_queue: bool,
 }
 
 /// Publishes until the process exits.
@@ -145,6 +147,12 @@ impl Publisher {
         }
         while let Some(request) = self.unconfirmed.next() {
             if request.reply.is_closed() {
+                self.unconfirmed.skipped();
+                continue;
+            }
+            if request.must_reach_queue && self.way == Publish::Exchange {
+                let why = "not to the queue itself".to_owned();
+                complete(request, Err(Refusal::Forbidden(why)));
                 self.unconfirmed.skipped();
                 continue;
             }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::memory::Memory;
 use crate::config::Lookahead;
 use crate::decide::{self, Rules};
+use crate::intake::Intake;
 use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
@@ -254,6 +255,7 @@ impl Bench {
         let (events, told) = mpsc::unbounded_channel();
         self.broker.connect(events);
         let context = Context {
+            intake: Intake::new(&self.broker),
             broker: self.broker.clone(),
             runtime: self.runtime.clone(),
             rules: self.rules.clone(),

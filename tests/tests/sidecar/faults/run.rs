@@ -31,6 +31,8 @@ const NEVER: Duration = Duration::from_secs(90);
 const SETTLED: Duration = Duration::from_mins(3);
 /// The maximum of lookahead `auto` (SC-44).
 const LOOKAHEAD: usize = 16;
+/// As many messages that wait to publish their results again are made up for (SC-31).
+const STALLED: usize = 8;
 const PROGRESS: Duration = Duration::from_secs(5);
 
 pub struct Run {
@@ -138,7 +140,7 @@ impl Run {
     /// How many results a fault may duplicate (SC-73).
     fn at_risk(&self, fault: &Fault) -> usize {
         let of_pod = |pod| {
-            let in_flight = self.setup.slots + LOOKAHEAD;
+            let in_flight = self.setup.slots + LOOKAHEAD + STALLED;
             if pod < COUNT / 2 {
                 in_flight * PARTS
             } else {

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CONFIRM_TIMEOUT, Publisher, Request};
 use crate::broker::rabbitmq::connect::Connector;
-use crate::broker::{Origin, Publication};
-use crate::config::{Config, Transport};
+use crate::broker::{Origin, Publication, Refusal};
+use crate::config::{Config, Publish, Transport};
 use crate::metrics::BrokerMetrics;
 
 /// What the connection holds that the broker has not read.
@@ -99,7 +99,12 @@ fn request(
         origin: Origin::default(),
         index: 0,
     };
-    (Request { publication, reply }, result)
+    let request = Request {
+        publication,
+        reply,
+        must_reach_queue: false,
+    };
+    (request, result)
 }
 
 /// Reads for this long, at most `BUFFER` bytes a second, and sends heartbeats.
@@ -152,4 +157,23 @@ async fn a_broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_every
         let late = started.elapsed().saturating_sub(CONFIRM_TIMEOUT);
         assert!(late < Duration::from_secs(12), "{late:?}");
     }
+}
+
+/// SC-24, SC-26: an exchange may route a copy to others than the queue that its source would be acknowledged in.
+#[tokio::test]
+async fn what_must_reach_its_queue_is_refused_on_the_topic_exchange() {
+    let (connection, mut broker) = connected().await;
+    let (mut publisher, requests) = publisher();
+    publisher.way = Publish::Exchange;
+    let (mut request, result) = request(10);
+    request.must_reach_queue = true;
+    requests.send(request).expect("a publisher");
+    tokio::select! {
+        biased;
+        result = result => assert!(matches!(result, Ok(Err(Refusal::Forbidden(_)))), "{result:?}"),
+        why = publisher.serve(connection) => panic!("{why:?}"),
+    }
+    let mut sent = Vec::new();
+    broker.read_to_end(&mut sent).await.expect("the end");
+    assert!(!sent.windows(5).any(|part| part == b"xxxxx"), "published");
 }
