@@ -61,11 +61,13 @@ struct Consuming {
     consumers: Vec<Consumer>,
     /// Number of consumers added so far; makes consumer tags unique.
     added: u64,
-    /// A consumer is being added or cancelled.
-    changing: bool,
+    /// The addition or cancellation of a consumer that the broker has not confirmed yet.
+    changing: Option<Change>,
     /// The broker has cancelled a consumer because the queue was deleted or moved.
     queue_is_gone: bool,
     unacknowledged: Unacknowledged,
+    /// Deliveries to return once no consumer is to be cancelled: the broker would deliver them to it again, at once.
+    returning: Vec<(u64, Settlement)>,
 }
 
 struct Consumer {
@@ -108,11 +110,11 @@ impl Session {
         consuming: &mut Consuming,
     ) -> Option<String> {
         loop {
+            self.adjust(&connection, consuming);
             if consuming.queue_is_gone && !consuming.unacknowledged.has_unsettled() {
                 consuming.acknowledge(&connection);
                 return Some(self.queue_is_gone());
             }
-            self.adjust(&connection, consuming);
             match self.next(&mut connection, consuming).await {
                 ConsumeStep::Event(event) => {
                     if let Err(why) = self.take(event, consuming) {
@@ -154,9 +156,11 @@ impl Session {
         }
     }
 
-    /// Adds or cancels a consumer if the total prefetch differs from the demand.
+    /// Adds or cancels a consumer if the total prefetch differs from the demand, and returns what is to be returned
+    /// unless a cancellation comes first.
     fn adjust(&self, connection: &Connection, consuming: &mut Consuming) {
-        if consuming.changing || consuming.queue_is_gone {
+        if consuming.queue_is_gone {
+            consuming.return_all(connection);
             return;
         }
         let wanted = self.demand.borrow().in_flight();
@@ -165,7 +169,14 @@ impl Session {
             .iter()
             .map(|consumer| consumer.prefetch)
             .collect();
-        match change(wanted, consuming.draining(), &prefetches) {
+        let change = change(wanted, consuming.draining(), &prefetches);
+        if change != Change::CancelLast && consuming.changing != Some(Change::CancelLast) {
+            consuming.return_all(connection);
+        }
+        if consuming.changing.is_some() {
+            return;
+        }
+        match change {
             Change::None => {}
             Change::Add(prefetch) => {
                 consuming.added += 1;
@@ -176,12 +187,12 @@ impl Session {
                     name,
                     prefetch: prefetch.into(),
                 });
-                consuming.changing = true;
+                consuming.changing = Some(change);
             }
             Change::CancelLast => {
                 if let Some(last) = consuming.consumers.pop() {
                     connection.cancel(&last.name);
-                    consuming.changing = true;
+                    consuming.changing = Some(change);
                 }
             }
         }
@@ -209,11 +220,11 @@ impl Session {
                 }));
             }
             asya_amqp::Event::Consuming(_) | asya_amqp::Event::Cancelled(_) => {
-                consuming.changing = false;
+                consuming.changing = None;
             }
             asya_amqp::Event::CancelledByBroker(name) => {
                 consuming.consumers.retain(|consumer| consumer.name != name);
-                consuming.changing = false;
+                consuming.changing = None;
                 // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
                 consuming.queue_is_gone = true;
                 // The next queue of this name may have another type.
@@ -244,6 +255,10 @@ impl Session {
         while let Ok((receipt, settlement)) = self.settlements.try_recv() {
             consuming.settle(&connection, &receipt, settlement);
         }
+        for consumer in consuming.consumers.drain(..) {
+            connection.cancel(&consumer.name);
+        }
+        consuming.return_all(&connection);
         consuming.acknowledge(&connection);
         connection.close().await;
     }
@@ -261,34 +276,50 @@ impl Consuming {
             lost: CancellationToken::new(),
             consumers: Vec::new(),
             added: 0,
-            changing: false,
+            changing: None,
             queue_is_gone: false,
             unacknowledged: Unacknowledged::default(),
+            returning: Vec::new(),
         }
     }
 
-    /// Number of unsettled deliveries of cancelled consumers.
+    /// Number of unsettled deliveries of cancelled consumers, without those to return.
     fn draining(&self) -> usize {
         let is_active =
             |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
+        let is_returning = |tag: u64| self.returning.iter().any(|(number, _)| *number == tag);
         self.unacknowledged
-            .consumers()
-            .filter(|name| !is_active(name))
+            .unsettled()
+            .filter(|(tag, name)| !is_active(name) && !is_returning(*tag))
             .count()
     }
 
     fn settle(&mut self, connection: &Connection, receipt: &Receipt, settlement: Settlement) {
-        let acknowledged = matches!(settlement, Settlement::Acknowledge);
-        if receipt.connection != self.connection
-            || !self.unacknowledged.settle(receipt.number, acknowledged)
-        {
+        if receipt.connection != self.connection {
             return;
         }
-        match settlement {
-            Settlement::Acknowledge => {}
-            Settlement::Requeue | Settlement::RequeueNow => connection.requeue(receipt.number),
-            Settlement::RequeueFailed => connection.reject(receipt.number, true),
-            Settlement::Reject => connection.reject(receipt.number, false),
+        if settlement.is_requeue() {
+            // It stays unsettled until then, so that no acknowledgement of later deliveries includes it.
+            self.returning.push((receipt.number, settlement));
+            return;
+        }
+        let acknowledged = matches!(settlement, Settlement::Acknowledge);
+        if self.unacknowledged.settle(receipt.number, acknowledged) && !acknowledged {
+            connection.reject(receipt.number, false);
+        }
+    }
+
+    /// Returns the deliveries that wait for it.
+    fn return_all(&mut self, connection: &Connection) {
+        for (number, settlement) in std::mem::take(&mut self.returning) {
+            if !self.unacknowledged.settle(number, false) {
+                continue;
+            }
+            if settlement == Settlement::RequeueFailed {
+                connection.reject(number, true);
+            } else {
+                connection.requeue(number);
+            }
         }
     }
 
@@ -322,33 +353,4 @@ fn deliveries(redelivered: bool, count: Option<u64>) -> Deliveries {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::{ConsumerTimeout, Deliveries, deliveries};
-
-    /// SC-32
-    #[test]
-    fn consumer_timeout_is_left_out_once_the_queue_has_refused_it() {
-        let needed = Some(Duration::from_hours(1));
-        let mut timeout = ConsumerTimeout::new(needed);
-        timeout.channel_closed("no queue 'asya-foo' in vhost '/'");
-        assert_eq!(timeout.argument(), needed);
-        timeout.channel_closed("invalid arg 'x-consumer-timeout' for queue 'asya-foo'");
-        assert_eq!(timeout.argument(), None);
-    }
-
-    /// SC-34
-    #[test]
-    fn a_delivery_is_first_if_it_was_not_redelivered_or_none_before_it_failed() {
-        for (redelivered, count, expected) in [
-            (false, None, Deliveries::First),
-            (false, Some(0), Deliveries::First),
-            (true, None, Deliveries::Redelivered),
-            (true, Some(0), Deliveries::First),
-            (true, Some(3), Deliveries::Before(3)),
-        ] {
-            assert_eq!(deliveries(redelivered, count), expected);
-        }
-    }
-}
+mod tests;

@@ -8,6 +8,8 @@ mod near_delivery_limit;
 mod prefetch;
 mod publisher;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod unacknowledged;
 mod unconfirmed;
 

@@ -48,9 +48,11 @@ impl Unacknowledged {
         !self.unsettled.is_empty()
     }
 
-    /// The consumer of each unsettled delivery.
-    pub(super) fn consumers(&self) -> impl Iterator<Item = &String> {
-        self.unsettled.values()
+    /// The unsettled deliveries, with their consumers.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (u64, &String)> {
+        self.unsettled
+            .iter()
+            .map(|(tag, consumer)| (*tag, consumer))
     }
 
     /// Whether enough acknowledgements wait to be sent immediately. `prefetch` is that of all consumers
@@ -123,7 +125,7 @@ mod tests {
             );
             assert_eq!(all.take_acknowledgements(), [], "each once");
             assert_eq!(
-                all.consumers().count() + done.len() + nacked.len(),
+                all.unsettled().count() + done.len() + nacked.len(),
                 usize::try_from(last).expect("few")
             );
         }

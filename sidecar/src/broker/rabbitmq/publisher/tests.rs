@@ -1,81 +1,23 @@
 //! A publishing connection to a scripted broker, with a virtual clock.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use asya_amqp::{Connection, Login, Purpose};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use asya_amqp::Purpose;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{CONFIRM_TIMEOUT, Publisher, Request};
 use crate::broker::rabbitmq::connect::Connector;
+use crate::broker::rabbitmq::testing::{BUFFER, connected, frame, method, settings};
 use crate::broker::{Origin, Publication, Refusal};
-use crate::config::{Config, Publish, Transport};
+use crate::config::Publish;
 use crate::metrics::BrokerMetrics;
-
-/// What the connection holds that the broker has not read.
-const BUFFER: usize = 64 << 10;
-
-/// A frame of type `kind` with this payload.
-fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("a small payload");
-    let mut frame = vec![kind];
-    frame.extend(channel.to_be_bytes());
-    frame.extend(length.to_be_bytes());
-    frame.extend(payload);
-    frame.push(0xCE);
-    frame
-}
-
-/// A method without arguments other than these bytes.
-fn method(channel: u16, class: u16, method: u16, arguments: &[u8]) -> Vec<u8> {
-    let ids = [class.to_be_bytes(), method.to_be_bytes()].concat();
-    frame(1, channel, &[&ids, arguments].concat())
-}
-
-/// A login, and the broker's end of the connection.
-async fn connected() -> (Connection, DuplexStream) {
-    let (ours, mut theirs) = duplex(BUFFER);
-    let login = Login {
-        user: "me",
-        password: "secret",
-        vhost: "/",
-        product: "asya-sidecar",
-        name: "a name",
-    };
-    let start = [
-        &[0, 9][..],
-        &[0; 4],
-        &5_u32.to_be_bytes(),
-        b"PLAIN",
-        &[0; 4],
-    ]
-    .concat();
-    let tune = [&[0, 0][..], &4096_u32.to_be_bytes(), &[0, 30]].concat();
-    for answer in [
-        method(0, 10, 10, &start),
-        method(0, 10, 30, &tune),
-        method(0, 10, 41, &[0]),
-        method(1, 20, 11, &[0; 4]),
-    ] {
-        theirs.write_all(&answer).await.expect("sent");
-    }
-    let connection = Connection::open(Box::new(ours), &login, Purpose::Publish).await;
-    (connection.expect("a connection"), theirs)
-}
 
 /// A publisher, and the channel for its requests.
 fn publisher() -> (Publisher, mpsc::UnboundedSender<Request>) {
-    let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
-    let Ok(Config {
-        transport: Transport::RabbitMq(settings),
-        ..
-    }) = Config::read(&environment)
-    else {
-        panic!("settings for RabbitMQ");
-    };
+    let settings = settings();
     let metrics = BrokerMetrics::default();
     let closing = CancellationToken::new();
     let connector = Connector::new(settings.clone(), "foo", closing, metrics.clone());
@@ -121,7 +63,7 @@ async fn read_slowly(broker: &mut DuplexStream, time: Duration) {
 /// SC-28, SC-85: it would be sent again for ever.
 #[tokio::test(start_paused = true)]
 async fn a_publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
-    let (connection, mut broker) = connected().await;
+    let (connection, mut broker) = connected(Purpose::Publish).await;
     let (mut publisher, requests) = publisher();
     let (request, result) = request(100 * BUFFER);
     requests.send(request).expect("a publisher");
@@ -143,7 +85,7 @@ async fn a_publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everything() {
     for size in [10, 10 * BUFFER] {
-        let (connection, mut broker) = connected().await;
+        let (connection, mut broker) = connected(Purpose::Publish).await;
         let (mut publisher, requests) = publisher();
         let (request, _result) = request(size);
         requests.send(request).expect("a publisher");
@@ -162,7 +104,7 @@ async fn a_broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_every
 /// SC-24, SC-26: an exchange may route a copy to others than the queue that its source would be acknowledged in.
 #[tokio::test]
 async fn what_must_reach_its_queue_is_refused_on_the_topic_exchange() {
-    let (connection, mut broker) = connected().await;
+    let (connection, mut broker) = connected(Purpose::Publish).await;
     let (mut publisher, requests) = publisher();
     publisher.way = Publish::Exchange;
     let (mut request, result) = request(10);
