@@ -46,6 +46,18 @@ pub enum Deliveries {
     Redelivered,
 }
 
+/// Other calls that bear on a call that ended because the runtime terminated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherCalls {
+    /// None.
+    #[default]
+    None,
+    /// Some were open, so any of their messages may be the cause (SC-49).
+    Open,
+    /// One has timed out, upon which the runtime exits (SC-52).
+    TimedOut,
+}
+
 /// The state of a delivery, apart from its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeliveryState {
@@ -53,8 +65,10 @@ pub struct DeliveryState {
     pub deliveries: Deliveries,
     /// Retries of an end actor's handler for this delivery by this process.
     pub attempt: usize,
-    /// Another call timed out while this one was running, so that the runtime exits (SC-52).
-    pub other_call_timed_out: bool,
+    /// Of other calls, when the last one for this message ended.
+    pub others: OtherCalls,
+    /// The runtime is called for this message only while no other call is open (SC-49).
+    pub alone: bool,
     /// This process is shutting down.
     pub stopping: bool,
     /// What the broker refused as too large after an earlier decision about this message.
@@ -75,6 +89,8 @@ pub struct Refused {
 pub enum Action {
     /// Call the runtime.
     Call,
+    /// Call the runtime again while no other call is open.
+    CallAlone,
     /// Call the runtime again after a delay.
     CallAgain(Duration),
     /// Publish a message.
@@ -185,6 +201,14 @@ pub fn decide(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &Delivery
 fn requeue(reason: Reason) -> Decision {
     Decision {
         actions: vec![Action::Requeue(reason)],
+        verdict: Verdict::Open,
+    }
+}
+
+/// The message may have caused a crash, or another one that was open at that moment.
+fn call_alone() -> Decision {
+    Decision {
+        actions: vec![Action::CallAlone],
         verdict: Verdict::Open,
     }
 }

@@ -4,6 +4,7 @@
 //! `decide` is the pure function behind it. `broker` and `runtime` are the two ends.
 
 mod broker;
+mod calls;
 mod compose;
 mod config;
 mod decide;
@@ -194,6 +195,7 @@ impl Parts {
             readiness: self.readiness,
             stopping: self.stopping,
             timed_out_calls: AtomicU64::new(0),
+            calls: Arc::default(),
         });
         let settings = Settings {
             concurrency: self.config.runtime.concurrency,

@@ -1,9 +1,10 @@
 //! The lifecycle of one message, from delivery to settlement (SC-72 to SC-77).
 
+mod call;
 mod publish;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use asya_wire::envelope::code;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::publish::{Stall, may_stall, publish};
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
+use crate::calls::{Calls, Permit, Suspect};
 use crate::decide::{
     Action, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules, Verdict,
     decide,
@@ -50,6 +52,8 @@ pub struct Context<B, R> {
     pub stopping: CancellationToken,
     /// Calls that have timed out so far (SC-52).
     pub timed_out_calls: AtomicU64,
+    /// Calls that are open (SC-49).
+    pub calls: Arc<Calls>,
 }
 
 /// The processing of one message.
@@ -61,6 +65,12 @@ pub struct MessageTask<B, R> {
     state: DeliveryState,
     /// While results are retried, and until the message is settled.
     stall: Stall,
+    /// For the next call.
+    permit: Option<Permit>,
+    /// While it may have caused a crash.
+    suspect: Option<Suspect>,
+    /// Until when it waits to be called alone.
+    alone_until: Option<Instant>,
     since: Instant,
     span: Option<Span>,
 }
@@ -102,6 +112,9 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             request,
             state,
             stall: Stall::default(),
+            permit: None,
+            suspect: None,
+            alone_until: None,
             since: Instant::now(),
             span,
         }
@@ -160,7 +173,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         let mut messages = Vec::new();
         for action in actions {
             match action {
-                Action::Call => return NextStep::Call,
+                Action::Call => return self.wait_to_call().await,
+                Action::CallAlone => return self.wait_to_call_alone().await,
                 Action::CallAgain(delay) => return self.wait_to_call_again(delay).await,
                 Action::Send(message) => messages.push(message),
                 Action::Requeue(reason) => {
@@ -189,63 +203,6 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         NextStep::Settled
     }
 
-    /// Calls the runtime.
-    async fn call(&mut self, slot: Option<&mut Slot>) -> CallResult {
-        let context = self.context.clone();
-        if let Some(gateway) = context
-            .gateway
-            .as_ref()
-            .filter(|_| context.rules.end.is_none())
-        {
-            gateway.received(&context.rules, &self.delivery.body);
-        }
-        let timed_out_calls = context.timed_out_calls.load(Ordering::Relaxed);
-        let started = Instant::now();
-        if let Some(slot) = slot {
-            slot.start_call();
-        }
-        let result = context.runtime.call(self.request.clone()).await;
-        let took = started.elapsed();
-        context.metrics.called(took);
-        if let Some(span) = &mut self.span {
-            span.called(started.into_std(), result.is_ok());
-        }
-        self.state.other_call_timed_out =
-            context.timed_out_calls.load(Ordering::Relaxed) != timed_out_calls;
-        match result {
-            Ok(reply) => {
-                if let Some(gateway) = context
-                    .gateway
-                    .as_ref()
-                    .filter(|_| context.rules.end.is_none())
-                {
-                    gateway.completed(&self.delivery.body, &reply, took);
-                }
-                CallResult::Reply(reply)
-            }
-            Err(error) => {
-                match error {
-                    CallError::NotRead => {
-                        context.metrics.not_read();
-                        context.runtime.recheck();
-                    }
-                    CallError::TimedOut => {
-                        tracing::error!(
-                            id = self.id(),
-                            "Runtime timeout exceeded; waiting for the runtime to exit"
-                        );
-                        context.timed_out_calls.fetch_add(1, Ordering::Relaxed);
-                        context.runtime.call_timed_out();
-                    }
-                    // The next call, also a retry of this one, waits until the runtime is back.
-                    CallError::Ended => context.runtime.recheck(),
-                    CallError::TooLarge(_) => {}
-                }
-                CallResult::Failed(error)
-            }
-        }
-    }
-
     /// Publishes all results concurrently and waits for their confirms. The slot is released as soon as all are
     /// enqueued. `None`: all are confirmed.
     async fn send(
@@ -253,6 +210,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         messages: Vec<OutgoingMessage>,
         slot: &mut Option<Slot>,
     ) -> Option<NextStep> {
+        self.is_no_suspect();
         let context = self.context.clone();
         let stall = may_stall(self.delivery.body.len(), &messages).then(|| self.stall.clone());
         let sending: Vec<_> = messages
@@ -334,27 +292,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             .await
     }
 
-    async fn wait_to_call_again(&mut self, delay: Duration) -> NextStep {
-        let context = self.context.clone();
-        let mut readiness = context.readiness.clone();
-        let ready = async {
-            sleep(delay).await;
-            // The sender lives as long as the process.
-            let _ = readiness
-                .wait_for(|now| matches!(now, Readiness::Ready { .. }))
-                .await;
-        };
-        self.state.attempt += 1;
-        tokio::select! {
-            () = ready => NextStep::Call,
-            () = context.stopping.cancelled() => {
-                self.requeue(Reason::Shutdown).await;
-                NextStep::Settled
-            }
-        }
-    }
-
     async fn requeue(&mut self, reason: Reason) {
+        self.is_no_suspect();
         let context = self.context.clone();
         if reason != Reason::Shutdown {
             tokio::select! {

@@ -63,6 +63,8 @@ pub struct Scheduler<B, R> {
     health: Arc<Health>,
     events: mpsc::UnboundedReceiver<Event>,
     readiness: watch::Receiver<Readiness>,
+    /// How many messages may have caused a crash, and are called alone (SC-49).
+    suspects: watch::Receiver<usize>,
     slots: Slots,
     lookahead: LookaheadPolicy,
     waiting: Waiting,
@@ -86,11 +88,13 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         events: mpsc::UnboundedReceiver<Event>,
     ) -> Self {
         let readiness = context.readiness.clone();
+        let suspects = context.calls.suspects();
         Self {
             context,
             health,
             events,
             readiness,
+            suspects,
             slots: Slots::default(),
             lookahead: LookaheadPolicy::new(settings.lookahead),
             waiting: Waiting::default(),
@@ -134,6 +138,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             Some(done) = self.tasks.join_next_with_id() => self.task_ended(done),
             Some(event) = self.events.recv() => self.broker_event(event),
             Ok(()) = self.readiness.changed() => self.update_readiness(),
+            Ok(()) = self.suspects.changed() => {}
             () = sleep_until(deadline) => {}
         }
     }
@@ -149,7 +154,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         let expires = self
             .waiting
             .oldest()
-            .filter(|_| !self.is_ready())
+            .filter(|_| !self.takes_messages())
             .map(|since| since + PREFETCH_HOLD_TIMEOUT);
         [long_call, expires]
             .into_iter()
@@ -176,7 +181,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         {
             self.lookahead.record_long_call();
         }
-        let expired = if self.is_ready() {
+        let expired = if self.takes_messages() {
             Vec::new()
         } else {
             self.waiting.take_older_than(PREFETCH_HOLD_TIMEOUT)
@@ -186,6 +191,15 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
 
     fn is_ready(&self) -> bool {
         matches!(*self.readiness.borrow(), Readiness::Ready { .. })
+    }
+
+    /// While messages are called alone, no other one is passed to the runtime.
+    fn has_suspects(&self) -> bool {
+        *self.suspects.borrow() > 0
+    }
+
+    fn takes_messages(&self) -> bool {
+        self.is_ready() && !self.has_suspects()
     }
 
     fn update_readiness(&mut self) {
@@ -221,7 +235,8 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
 
     /// Dispatches prefetched messages to free slots.
     fn dispatch_waiting(&mut self) {
-        while self.slots.has_free() && !self.blocked && self.end.is_none() && self.is_ready() {
+        while self.slots.has_free() && !self.blocked && self.end.is_none() && self.takes_messages()
+        {
             let Some(delivery) = self.waiting.pop() else {
                 break;
             };
@@ -264,11 +279,18 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             self.context.intake.set(Demand::default());
             return;
         }
-        let lookahead = self.lookahead.limit(self.slots.count());
+        let has_suspects = self.has_suspects();
         let slots = self.slots.count().saturating_sub(self.lost.len());
-        self.context.intake.set(Demand { slots, lookahead });
-        if lookahead == 0 && self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free()
-        {
+        let lookahead = self.lookahead.limit(self.slots.count());
+        let demand = if has_suspects {
+            // What is delivered would wait until the last of them is done.
+            Demand::default()
+        } else {
+            Demand { slots, lookahead }
+        };
+        self.context.intake.set(demand);
+        let is_idle = self.slots.has_free() && !has_suspects;
+        if demand.lookahead == 0 && self.lookahead.is_adaptive() && !self.blocked && !is_idle {
             let first = self
                 .waiting
                 .take_matching(|delivery| delivery.deliveries == Deliveries::First);

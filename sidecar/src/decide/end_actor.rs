@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use asya_wire::envelope::code;
 
-use super::{Action, Decision, DeliveryState, Fault, Outcome, Reason, Verdict, requeue};
+use super::{
+    Action, Decision, DeliveryState, Fault, OtherCalls, Outcome, Reason, Verdict, call_alone,
+    requeue,
+};
 use crate::envelope::{Message, Reply, Routes};
 
 /// Delays before the handler is retried (SC-70).
@@ -22,8 +25,10 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
             actions: vec![Action::Call],
             verdict: Verdict::Open,
         },
+        Outcome::NotRead if state.alone && !state.stopping => call_alone(),
         Outcome::NotRead => requeue(Reason::NotRead),
-        Outcome::Ended if state.other_call_timed_out => requeue(Reason::Crashed),
+        Outcome::Ended if state.others == OtherCalls::TimedOut => requeue(Reason::Crashed),
+        Outcome::Ended if state.others == OtherCalls::Open && !state.stopping => call_alone(),
         Outcome::Ended => retry(
             state,
             fault(

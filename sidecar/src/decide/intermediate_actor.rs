@@ -4,8 +4,8 @@ use asya_wire::duration;
 use asya_wire::envelope::code;
 
 use super::{
-    Action, Decision, Deliveries, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason,
-    Rules, Verdict, requeue, rules, sent,
+    Action, Decision, Deliveries, DeliveryState, Fault, Kind, OtherCalls, Outcome, OutgoingMessage,
+    Reason, Rules, Verdict, call_alone, requeue, rules, sent,
 };
 use crate::compose::{self, Error, Keep};
 use crate::envelope::{Element, Failure, Message, Reply, Routes, Routing};
@@ -33,6 +33,7 @@ pub(super) fn intermediate_actor(case: &Case<'_>, outcome: Outcome<'_>) -> Decis
         Outcome::Received => admit(case, &source),
         Outcome::Replied(reply) => route(case, &source, reply),
         Outcome::ReplyTooLarge(size) => case.too_large(size, Keep::All),
+        Outcome::NotRead if case.state.alone && !case.state.stopping => call_alone(),
         Outcome::NotRead | Outcome::NotReported => requeue(Reason::NotRead),
         Outcome::Ended => crashed(case, &source),
         Outcome::TimedOut => {
@@ -133,12 +134,17 @@ fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
     if case.state.stopping {
         return requeue(Reason::Shutdown);
     }
+    match case.state.others {
+        OtherCalls::TimedOut => return requeue(Reason::Crashed),
+        OtherCalls::Open => return call_alone(),
+        OtherCalls::None => {}
+    }
     let retries_left = match case.state.deliveries {
         Deliveries::First => case.rules.crash_retries > 0,
         Deliveries::Before(times) => times < case.rules.crash_retries,
         Deliveries::Redelivered => false,
     };
-    if retries_left || case.state.other_call_timed_out {
+    if retries_left {
         return requeue(Reason::Crashed);
     }
     let text = "the runtime terminated while processing the message";

@@ -6,7 +6,8 @@ mod sizes;
 
 pub(super) use super::testing::rules;
 use super::{
-    Action, Decision, Deliveries, DeliveryState, EndActor, Kind, Outcome, Rules, Verdict, decide,
+    Action, Decision, Deliveries, DeliveryState, EndActor, Kind, OtherCalls, Outcome, Rules,
+    Verdict, decide,
 };
 
 pub(super) const FOO: &str =
@@ -27,6 +28,7 @@ pub(super) fn end_actor(end: EndActor) -> Rules {
 pub(super) fn told(decision: &Decision) -> String {
     let action = |action: &Action| match action {
         Action::Call => "call".to_owned(),
+        Action::CallAlone => "call alone".to_owned(),
         Action::CallAgain(pause) => format!("call again after {} s", pause.as_secs()),
         Action::Send(message) => {
             let kind = match message.kind {
@@ -287,10 +289,10 @@ fn a_reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
 fn a_message_without_a_reply_is_requeued_only_if_retryable() {
     let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
     let back = "requeue Crashed: Open";
-    let ended = |ids, deliveries, other_call_timed_out, expected| Row {
+    let ended = |ids, deliveries, others, expected| Row {
         state: DeliveryState {
             deliveries,
-            other_call_timed_out,
+            others,
             ..DeliveryState::default()
         },
         ..row(ids, FOO, Outcome::Ended, expected)
@@ -305,11 +307,26 @@ fn a_message_without_a_reply_is_requeued_only_if_retryable() {
                 Outcome::TimedOut,
                 "error error-end, acknowledge: failed runtime_error timeout",
             ),
-            ended("SC-49", Deliveries::First, false, back),
-            ended("SC-49 counted", Deliveries::Before(0), false, back),
-            ended("SC-49 used up", Deliveries::Before(1), false, crashed),
-            ended("SC-49 classic", Deliveries::Redelivered, false, crashed),
-            ended("SC-52", Deliveries::Before(9), true, back),
+            ended("SC-49", Deliveries::First, OtherCalls::None, back),
+            ended(
+                "SC-49 counted",
+                Deliveries::Before(0),
+                OtherCalls::None,
+                back,
+            ),
+            ended(
+                "SC-49 used up",
+                Deliveries::Before(1),
+                OtherCalls::None,
+                crashed,
+            ),
+            ended(
+                "SC-49 classic",
+                Deliveries::Redelivered,
+                OtherCalls::None,
+                crashed,
+            ),
+            ended("SC-52", Deliveries::Before(9), OtherCalls::TimedOut, back),
             Row {
                 state: DeliveryState {
                     deliveries: Deliveries::Redelivered,
@@ -326,7 +343,12 @@ fn a_message_without_a_reply_is_requeued_only_if_retryable() {
     };
     check(
         &none,
-        &[ended("SC-49 no retries", Deliveries::First, false, crashed)],
+        &[ended(
+            "SC-49 no retries",
+            Deliveries::First,
+            OtherCalls::None,
+            crashed,
+        )],
     );
     let more = Rules {
         crash_retries: 3,
@@ -334,7 +356,69 @@ fn a_message_without_a_reply_is_requeued_only_if_retryable() {
     };
     check(
         &more,
-        &[ended("SC-49 more", Deliveries::Before(2), false, back)],
+        &[ended(
+            "SC-49 more",
+            Deliveries::Before(2),
+            OtherCalls::None,
+            back,
+        )],
+    );
+}
+
+/// SC-49, SC-52, SC-70, SC-71, SC-82
+#[test]
+fn a_crash_of_several_calls_counts_for_none_of_them() {
+    let alone = "call alone: Open";
+    let shutdown = "requeue Shutdown: Open";
+    let state = DeliveryState {
+        deliveries: Deliveries::Redelivered,
+        attempt: 2,
+        ..DeliveryState::default()
+    };
+    let with_others = DeliveryState {
+        others: OtherCalls::Open,
+        ..state
+    };
+    let ended = |ids, state, expected| Row {
+        state,
+        ..row(ids, FOO, Outcome::Ended, expected)
+    };
+    let not_read = |ids, state, expected| Row {
+        state,
+        ..row(ids, FOO, Outcome::NotRead, expected)
+    };
+    let is_alone = DeliveryState {
+        alone: true,
+        ..state
+    };
+    let stopping = |state| DeliveryState {
+        stopping: true,
+        ..state
+    };
+    for rules in [rules(), end_actor(EndActor::Other)] {
+        check(
+            &rules,
+            &[
+                ended("SC-49", with_others, alone),
+                not_read("SC-49 not read", is_alone, alone),
+                ended("SC-82", stopping(with_others), shutdown),
+                not_read("SC-82", stopping(is_alone), "requeue NotRead: Open"),
+                Row {
+                    state: DeliveryState {
+                        others: OtherCalls::TimedOut,
+                        ..with_others
+                    },
+                    ..row("SC-52", FOO, Outcome::Ended, "requeue Crashed: Open")
+                },
+            ],
+        );
+    }
+    let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
+    check(&rules(), &[ended("SC-49 alone", is_alone, crashed)]);
+    let rejected = "reject: failed runtime_error crashed";
+    check(
+        &end_actor(EndActor::Other),
+        &[ended("SC-70 alone", is_alone, rejected)],
     );
 }
 

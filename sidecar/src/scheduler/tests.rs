@@ -1,6 +1,7 @@
 //! The scheduler with an in-memory broker and runtime, and a virtual clock.
 
 mod bench;
+mod crashes;
 mod simulation;
 mod unroutable;
 

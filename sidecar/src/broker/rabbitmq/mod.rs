@@ -182,8 +182,15 @@ fn consumer_timeout(settings: &Settings) -> Option<Duration> {
     };
     let rounds = 1 + prefetched.div_ceil(settings.slots.max(1));
     let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+    // After a crash with other messages, it is called once more, alone (SC-49).
+    let alone = if settings.slots > 1 {
+        settings.runtime_timeout
+    } else {
+        Duration::ZERO
+    };
     let needed = processing
         .saturating_mul(rounds)
+        .saturating_add(alone)
         .saturating_add(CONSUMER_TIMEOUT_MARGIN);
     (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed)
 }
@@ -303,17 +310,19 @@ mod tests {
             (3, true, 1, Auto, None),
             (5, false, 1, Fixed(0), None),
             (5, false, 1, Fixed(4), minutes(35)),
-            (5, false, 8, Fixed(8), None),
-            (6, false, 8, Fixed(9), minutes(28)),
+            (5, false, 8, Auto, None),
+            (6, false, 8, Auto, minutes(22)),
+            (5, false, 8, Fixed(8), minutes(25)),
+            (6, false, 8, Fixed(9), minutes(34)),
             (
                 10,
                 true,
                 2,
                 Fixed(1),
-                minutes(70).map(|most| most + Duration::from_secs(10)),
+                minutes(80).map(|most| most + Duration::from_secs(10)),
             ),
-            (20, false, 8, InFlight(1), minutes(30)),
-            (20, false, 8, InFlight(16), minutes(50)),
+            (20, false, 8, InFlight(1), minutes(50)),
+            (20, false, 8, InFlight(16), minutes(70)),
         ] {
             let settings = Settings {
                 broker: broker.clone(),

@@ -50,6 +50,8 @@ pub(super) enum Script {
 pub(super) struct FakeRuntime {
     state: Arc<Mutex<State>>,
     readiness: Arc<watch::Sender<Readiness>>,
+    /// How often it has crashed, which ends all open calls.
+    crashes: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Default)]
@@ -73,6 +75,7 @@ impl FakeRuntime {
         Self {
             state: Arc::default(),
             readiness: Arc::new(readiness),
+            crashes: Arc::default(),
         }
     }
 
@@ -140,6 +143,12 @@ impl FakeRuntime {
     fn crash(&self) {
         let mut state = self.state.lock();
         state.back_at = Some(Instant::now() + state.restart.unwrap_or(RESTART));
+        self.crashes.send_modify(|count| *count += 1);
+    }
+
+    /// How often it has crashed.
+    pub(super) fn crashes(&self) -> u64 {
+        *self.crashes.borrow()
     }
 
     fn is_down(&self) -> bool {
@@ -195,8 +204,15 @@ impl Runtime for FakeRuntime {
             Script::FailsAfter(time, error) => (time, Err(error)),
             Script::Panics => panic!("as the test wants it"),
         };
-        sleep(time).await;
-        open.answered = true;
+        let mut crashes = self.crashes.subscribe();
+        tokio::select! {
+            biased;
+            () = sleep(time) => open.answered = true,
+            _ = crashes.changed() => {
+                open.answered = true;
+                return Err(CallError::Ended);
+            }
+        }
         let result = match self.state.lock().next.take() {
             Some(Script::Fails(error)) => Err(error),
             _ => result,
@@ -266,6 +282,7 @@ impl Bench {
             readiness: self.runtime.readiness.subscribe(),
             stopping: self.stopping.clone(),
             timed_out_calls: AtomicU64::new(0),
+            calls: Arc::default(),
         };
         let scheduler = Scheduler::new(Arc::new(context), self.settings, self.health.clone(), told);
         tokio::spawn(scheduler.run())
