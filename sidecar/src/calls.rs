@@ -1,5 +1,5 @@
-//! Calls that are open at the runtime at the same time. A crash ends all of them, and nothing tells which message caused
-//! it. So the messages of these calls are tried again alone, one after the other (SC-49).
+//! Calls that are open at the runtime at the same time. A crash ends all of them, and nothing tells which message
+//! caused it. So the messages of these calls are tried again alone, one after the other (SC-49).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -38,6 +38,15 @@ def dies(payload):
     os._exit(137)
 
 
+def some_die(payload):
+    """Ends its process if it is told to, while others are handled."""
+    note(payload)
+    time.sleep(0.5)
+    if payload == "dies":
+        os._exit(137)
+    return payload
+
+
 def large(payload):
     """A text of so many bytes."""
     return "x" * payload

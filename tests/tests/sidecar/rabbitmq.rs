@@ -153,6 +153,35 @@ async fn a_message_without_a_destination_holds_up_no_other() -> Result<()> {
     Ok(())
 }
 
+/// SC-31, SC-43, SC-44: they would be delivered again to the consumer that is about to be cancelled.
+#[tokio::test]
+async fn messages_behind_a_long_call_return_to_a_classic_queue_and_stay_there() -> Result<()> {
+    const FAST: usize = 40;
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
+    let some = |count| vec![message("fast", &["foo", "bar"], json!(0)); count];
+    put(&broker, "foo", some(FAST)).await?;
+    take(&broker, "bar", FAST).await?;
+    put(
+        &broker,
+        "foo",
+        [message("slow", &["foo", "bar"], json!(10))],
+    )
+    .await?;
+    actor.is_called(FAST + 1).await?;
+    put(&broker, "foo", some(10)).await?;
+    eventually("they are in the queue again", SOON, async || {
+        let found = broker.messages("asya-foo", 20, true).await?.len();
+        check(found == 10, format!("{found}"))
+    })
+    .await?;
+    assert_eq!(actor.calls()?.len(), FAST + 1, "the long call is not over");
+    take(&broker, "bar", 11).await?;
+    leaves_none(&sidecar, &broker, "foo").await
+}
+
 /// SC-25, SC-27
 #[tokio::test]
 async fn who_may_not_use_the_default_exchange_uses_the_topic_exchange() -> Result<()> {

@@ -115,6 +115,36 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     has_none(&broker, "error-end").await
 }
 
+/// SC-49: it crashes with the others, alone, and alone again after it was given back.
+#[tokio::test]
+async fn a_message_that_kills_the_runtime_costs_no_other_that_is_handled_with_it() -> Result<()> {
+    for kind in ["classic", QUORUM] {
+        let broker = shared_rabbitmq().await?;
+        declare(&broker, kind, &["foo", "bar", "error-end"]).await?;
+        let route = ["foo", "bar"];
+        put(
+            &broker,
+            "foo",
+            ["1", "dies", "2", "3"].map(|id| message(id, &route, json!(id))),
+        )
+        .await?;
+        let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_CONCURRENCY", "4")]);
+        let sidecar = actor.sidecar().await?;
+        for _ in 0..3 {
+            let runtime = actor.runtime("some_die").await?;
+            assert_eq!(runtime.ends(SOON).await?.code(), Some(137), "{kind}");
+        }
+        let crashed = take(&broker, "error-end", 1).await?;
+        assert_eq!(ids(&crashed), ["dies"], "{kind}");
+        let found = take(&broker, "bar", 3).await?;
+        let found: BTreeSet<&str> = ids(&found).into_iter().collect();
+        assert_eq!(found, BTreeSet::from(["1", "2", "3"]), "{kind}");
+        leaves_none(&sidecar, &broker, "foo").await?;
+        has_none(&broker, "error-end").await?;
+    }
+    Ok(())
+}
+
 /// SC-48, SC-76, SC-82
 #[tokio::test]
 async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> {

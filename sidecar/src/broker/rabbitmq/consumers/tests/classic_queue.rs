@@ -1,5 +1,5 @@
-//! A classic queue at the other end of a connection: what is returned to it is delivered again at once, before all other
-//! messages, to any consumer that has room.
+//! A classic queue at the other end of a connection: what is returned to it is delivered again at once, before all
+//! other messages, to any consumer that has room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
