@@ -22,7 +22,8 @@ const NACK_DELAY: Duration = Duration::from_millis(400);
 /// The result of a publication, and its size in bytes.
 pub(super) type Published = (Kind, usize, Result<(), Refusal>);
 
-/// What the publications of a message share: while any of them is retried, the message is stalled.
+/// What the publications of a message share: while any of them is retried because its destination is missing, the
+/// message is stalled.
 pub(super) type Stall = Arc<OnceLock<Stalled>>;
 
 /// Retries with backoff. `first` is the first attempt, which is already enqueued. No `stall`: the message is too large
@@ -42,7 +43,9 @@ pub(super) async fn publish<B: Broker, R: Runtime>(
         let Some(delay) = backoff.next(refusal, context.queue_backoff) else {
             break;
         };
-        if let Some(stall) = &stall {
+        // A full queue slows its senders down, so what it refuses is not made up for.
+        let is_missing = matches!(refusal, Refusal::NoQueue | Refusal::Forbidden(_));
+        if let Some(stall) = stall.as_ref().filter(|_| is_missing) {
             stall.get_or_init(|| context.intake.stalled());
         }
         sleep(delay).await;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::bench::{Bench, Script, message};
 use super::{NEXT, OWN};
+use crate::broker::Refusal;
 use crate::intake::MAX_STALLED;
 
 const MISSING: &str = "asya-nowhere";
@@ -97,6 +98,23 @@ async fn an_unroutable_message_stays_the_same_on_a_queue_that_counts_deliveries(
     assert_eq!(waiting.len(), 1);
     let delivered = usize::try_from(waiting[0].delivered).expect("few");
     assert_eq!(delivered, bench.runtime.calls_of("0"));
+    bench.stop(scheduler).await;
+}
+
+/// SC-28, SC-31: it would only run handlers whose results cannot be stored either.
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_slows_its_senders_down() {
+    let bench = bench(0..0, 1..4);
+    bench
+        .broker
+        .refuse([Refusal::Nacked, Refusal::Nacked, Refusal::Nacked]);
+    let scheduler = bench.start();
+    bench.emptied().await;
+    assert_eq!(
+        (bench.runtime.calls(), bench.broker.most_in_flight()),
+        (3, 1)
+    );
+    assert_eq!(bench.ids_in(NEXT), ["1", "2", "3"], "in order");
     bench.stop(scheduler).await;
 }
 
