@@ -39,11 +39,19 @@ def dies(payload):
 
 
 def some_die(payload):
-    """Ends its process if it is told to, while others are handled."""
+    """Ends its process if it is told to, the first time while three others are handled."""
+
+    def calls():
+        with open(os.environ["CALLS"], encoding="utf-8") as file:
+            return len(file.readlines())
+
     note(payload)
-    time.sleep(0.5)
     if payload == "dies":
+        while calls() < 4:
+            time.sleep(0.01)
         os._exit(137)
+    if calls() <= 4:
+        time.sleep(60)
     return payload
 
 
