@@ -120,9 +120,11 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         } else {
             OtherCalls::None
         };
+        if !matches!(result, Err(CallError::Ended | CallError::NotRead)) {
+            self.is_no_suspect();
+        }
         match result {
             Ok(reply) => {
-                self.is_no_suspect();
                 if let Some(gateway) = context
                     .gateway
                     .as_ref()
