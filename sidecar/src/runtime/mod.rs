@@ -27,7 +27,7 @@ pub enum CallError {
     NotRead,
     /// The runtime terminated after reading the request (SC-49).
     Ended,
-    /// The deadline was exceeded (SC-51).
+    /// The runtime read the request, and the deadline was exceeded (SC-51).
     TimedOut,
     /// The announced reply size, in bytes, exceeds the limit.
     TooLarge(usize),
@@ -45,6 +45,6 @@ pub enum Readiness {
     },
     /// Not ready within the startup timeout (SC-12).
     Never,
-    /// Did not exit after a call timed out (SC-52).
+    /// Did not exit after a call timed out, or no longer accepts connections (SC-52).
     Stuck,
 }

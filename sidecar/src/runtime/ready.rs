@@ -1,6 +1,7 @@
-//! Readiness of the runtime: its ready file, and a listener on its socket (SC-12, SC-13, SC-52).
+//! Readiness of the runtime: its ready file, and a process that accepts connections (SC-12, SC-13, SC-52).
 
 use std::fs::Metadata;
+use std::future::pending;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use asya_wire::socket::{READY_FILE, SOCKET, concurrency_in};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::socket::Socket;
 use super::{CallError, Readiness, Runtime};
@@ -23,6 +24,9 @@ const READY: Duration = Duration::from_millis(250);
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 /// How long the runtime may take to exit after a call timed out (SC-52).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a runtime that was ready may take to accept a connection, or as long as a call if that is longer. Whatever
+/// it still does then, nobody waits for the result (SC-52).
+const ACCEPT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The runtime behind a socket and a ready file.
 #[derive(Clone)]
@@ -39,6 +43,9 @@ struct Identity {
     inode: u64,
     changed: (i64, i64),
 }
+
+/// The runtime with this ready file does not accept connections.
+struct Unanswered(Identity);
 
 /// A problem reported by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,18 +116,22 @@ struct Watching {
 impl Watching {
     async fn run(mut self, timeout: Option<Duration>) {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let mut is_first = true;
+        let mut before = None;
         loop {
-            let found = self.becomes_ready();
-            let identity = match deadline.filter(|_| is_first) {
+            let found = self.becomes_ready(before);
+            let found = match deadline.filter(|_| before.is_none()) {
                 Some(deadline) => timeout_at(deadline, found).await.ok(),
                 None => Some(found.await),
             };
-            let Some(identity) = identity else {
-                self.readiness.send_replace(Readiness::Never);
-                return;
+            let identity = match found {
+                Some(Ok(identity)) => identity,
+                Some(Err(Unanswered(identity))) => return self.give_up(identity),
+                None => {
+                    self.readiness.send_replace(Readiness::Never);
+                    return;
+                }
             };
-            is_first = false;
+            before = Some(identity);
             let finding = match self.earlier_timeout(identity) {
                 Some(finding) => Some(finding),
                 None => self.stays_ready(identity).await,
@@ -129,8 +140,7 @@ impl Watching {
             self.readiness.send_replace(Readiness::Waiting);
             match finding {
                 Some(Finding::CallTimedOut(_)) if !self.ends(identity).await => {
-                    self.readiness.send_replace(Readiness::Stuck);
-                    return;
+                    return self.give_up(identity);
                 }
                 Some(Finding::Unreachable) => sleep(RECHECK_DELAY).await,
                 Some(Finding::CallTimedOut(_)) | None => {}
@@ -138,19 +148,49 @@ impl Watching {
         }
     }
 
-    /// Waits for the ready file and a successful connection.
-    async fn becomes_ready(&self) -> Identity {
+    /// Waits for the ready file and a connection that the runtime accepts. `before` is the file with which it was ready
+    /// before.
+    async fn becomes_ready(&self, before: Option<Identity>) -> Result<Identity, Unanswered> {
         loop {
             if let Some(identity) = identity_of(&self.file)
-                && self.socket.answers().await
+                && self.accepts(identity, before).await?
             {
                 let text = std::fs::read_to_string(&*self.file).unwrap_or_default();
                 self.found.send_replace(Some(identity));
                 self.readiness.send_replace(Readiness::Ready {
                     concurrency: concurrency_in(&text),
                 });
-                return identity;
+                return Ok(identity);
             }
+            sleep(WAITING).await;
+        }
+    }
+
+    /// Whether the runtime accepts a connection before it withdraws its ready file. One connection waits for that: the
+    /// runtime would have to accept all that came before, closed ones included.
+    async fn accepts(
+        &self,
+        identity: Identity,
+        before: Option<Identity>,
+    ) -> Result<bool, Unanswered> {
+        let too_long = async {
+            // A new one may still load a model without letting other threads run.
+            if before != Some(identity) {
+                pending::<()>().await;
+            }
+            sleep(self.socket.timeout.max(ACCEPT_TIMEOUT)).await;
+        };
+        tokio::select! {
+            biased;
+            answers = self.socket.answers() => Ok(answers),
+            () = self.withdraws(identity) => Ok(false),
+            () = too_long => Err(Unanswered(identity)),
+        }
+    }
+
+    /// Waits until the ready file is removed or replaced.
+    async fn withdraws(&self, identity: Identity) {
+        while identity_of(&self.file) == Some(identity) {
             sleep(WAITING).await;
         }
     }
@@ -182,14 +222,26 @@ impl Watching {
 
     /// Whether the runtime withdraws its ready file in time after a call timed out.
     async fn ends(&self, identity: Identity) -> bool {
-        let deadline = Instant::now() + EXIT_TIMEOUT;
-        while identity_of(&self.file) == Some(identity) {
-            if Instant::now() >= deadline {
-                return false;
+        timeout(EXIT_TIMEOUT, self.withdraws(identity))
+            .await
+            .is_ok()
+    }
+
+    /// Withdraws the ready file of a runtime that cannot do so itself, since a handler keeps its other threads from
+    /// running. Its liveness probe then fails, and the kubelet restarts it. A runtime that is only slow loses nothing:
+    /// it exits as soon as it notices that the sidecar hung up (RUN-20).
+    fn give_up(&self, identity: Identity) {
+        if identity_of(&self.file) == Some(identity) {
+            match std::fs::remove_file(&*self.file) {
+                Ok(()) => tracing::error!(
+                    "the runtime is stuck; its ready file was removed, so that its liveness probe fails"
+                ),
+                Err(error) => tracing::error!(
+                    "the runtime is stuck, and its ready file cannot be removed: {error}"
+                ),
             }
-            sleep_until(deadline.min(Instant::now() + WAITING)).await;
         }
-        true
+        self.readiness.send_replace(Readiness::Stuck);
     }
 }
 

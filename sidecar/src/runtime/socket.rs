@@ -1,12 +1,17 @@
 //! One request and reply per connection (RUN-10, SC-47).
 
 use std::io::{self, ErrorKind, IoSlice, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -39,21 +44,30 @@ impl Socket {
         let Ok(Ok(connection)) = connection else {
             return Err(CallError::NotRead);
         };
-        let exchange = async {
-            let mut stream = send(connection, request)
-                .await
-                .map_err(|_| CallError::NotRead)?;
-            read(&mut stream, self.largest).await
+        let Ok(Ok(mut stream)) = timeout_at(deadline, send(connection, request)).await else {
+            return Err(CallError::NotRead);
         };
-        timeout_at(deadline, exchange)
-            .await
-            .unwrap_or(Err(CallError::TimedOut))
+        let reply = timeout_at(deadline, read(&mut stream, self.largest)).await;
+        reply.unwrap_or_else(|_| {
+            let was_read = is_read(&stream).unwrap_or(true);
+            Err(if was_read {
+                CallError::TimedOut
+            } else {
+                CallError::NotRead
+            })
+        })
     }
 
-    /// Whether the runtime is listening. The connection is closed without sending a byte, which the runtime treats as a
-    /// probe.
+    /// Whether the runtime accepts connections; waits until it has a free slot. A successful connect proves nothing,
+    /// since the kernel accepts connections for a process that is stuck, too. A connection on which nothing is sent is a
+    /// probe to the runtime, which it closes.
     pub async fn answers(&self) -> bool {
-        UnixStream::connect(&self.path).await.is_ok()
+        let answer = async {
+            let mut stream = UnixStream::connect(&self.path).await?;
+            stream.shutdown().await?;
+            stream.read(&mut [0]).await
+        };
+        answer.await.is_ok()
     }
 }
 
@@ -97,6 +111,32 @@ fn open(path: &Path) -> io::Result<BlockingStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())
+}
+
+/// Whether the peer has read all that was sent to it.
+///
+/// `SIOCOUTQ` would tell, but no safe function asks for it. So we look whether as many more bytes can be sent as on a
+/// connection on which nothing waits to be read. The runtime reads nothing after its request.
+fn is_read(stream: &UnixStream) -> io::Result<bool> {
+    let (empty, _peer) = BlockingStream::pair()?;
+    let room = fill_send_buffer(&empty, usize::MAX)?;
+    Ok(fill_send_buffer(stream, room)? == room)
+}
+
+/// Sends bytes one by one until the peer has to read first, and returns their number.
+fn fill_send_buffer(stream: impl AsFd, most: usize) -> io::Result<usize> {
+    // The kernel takes its minimum, which is a few kB: few bytes, since each of them takes some hundred.
+    set_socket_send_buffer_size(&stream, 1)?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut sent = 0;
+    while sent < most {
+        match rustix::net::send(&stream, b" ", flags) {
+            Ok(count) => sent += count,
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
 }
 
 async fn read(stream: &mut UnixStream, largest: usize) -> Result<Bytes, CallError> {

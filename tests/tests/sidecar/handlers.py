@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 
 
@@ -19,6 +20,14 @@ def slow(payload):
     """Takes as many seconds as it is told."""
     note(payload)
     time.sleep(payload)
+    return payload
+
+
+def holds_gil(payload):
+    """Of "hold", keeps all other threads from running, in a regular expression that takes years."""
+    note(payload)
+    if payload == "hold":
+        re.match("(a+)+$", "a" * 60 + "b")
     return payload
 
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use asya_tests::error::Result;
+use asya_tests::error::{Error, Result};
+use asya_tests::eventually::{always, check, eventually};
 use serde_json::json;
 
 use crate::rig::{
@@ -62,6 +63,52 @@ async fn a_killed_sidecar_loses_nothing_and_doubles_no_more_than_was_in_flight()
     let ids: BTreeSet<String> = actor.calls()?.into_iter().collect();
     assert_eq!(ids.len(), MESSAGES);
     assert!(found <= MESSAGES + kills * 17, "{found}");
+    has_none(&broker, "error-end").await
+}
+
+/// SC-12, SC-14, SC-48, SC-52
+#[tokio::test]
+async fn a_handler_that_holds_the_interpreter_costs_no_other_message() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar", "error-end"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_TIMEOUT", "1s")]);
+    let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("holds_gil").await?);
+    let ready = actor.folder().join("runtime-ready");
+    put(
+        &broker,
+        "foo",
+        [message("1", &["foo", "bar"], json!("hold"))],
+    )
+    .await?;
+    assert_eq!(take(&broker, "error-end", 1).await?[0]["id"], "1");
+    let status = sidecar.ends(SOON).await?;
+    assert_eq!(status.code(), Some(1), "{}", actor.logs()?);
+    assert!(
+        !ready.exists(),
+        "the kubelet would not restart the runtime: {}",
+        actor.logs()?
+    );
+
+    // Even if the file could not be removed, the next sidecar takes no message.
+    std::fs::write(&ready, "ready").map_err(Error::other)?;
+    let _sidecar = actor.sidecar().await?;
+    put(
+        &broker,
+        "foo",
+        [message("2", &["foo", "bar"], json!("pass"))],
+    )
+    .await?;
+    eventually("probes answer", SOON, async || {
+        check(actor.page("/healthz").await?.0 == 200, "not alive")
+    })
+    .await?;
+    always("nothing is taken", Duration::from_secs(2), async || {
+        check(actor.page("/readyz").await?.0 == 503, "ready")
+    })
+    .await?;
+    runtime.kill().await;
+    let _runtime = actor.runtime("holds_gil").await?;
+    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "2");
     has_none(&broker, "error-end").await
 }
 

@@ -9,6 +9,7 @@ use asya_wire::socket::{READY_FILE, SOCKET};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::SocketRuntime;
 use crate::config;
@@ -29,9 +30,16 @@ impl Folder {
         Self(path)
     }
 
-    fn listen(&self) -> UnixListener {
+    /// A listener that accepts nothing by itself.
+    fn bind(&self) -> UnixListener {
         let _ = fs::remove_file(self.0.join(SOCKET));
         UnixListener::bind(self.0.join(SOCKET)).expect("a listener")
+    }
+
+    /// A runtime that accepts and closes connections until it is dropped.
+    fn listen(&self) -> AbortOnDropHandle<()> {
+        let listener = self.bind();
+        AbortOnDropHandle::new(tokio::spawn(accept(listener)))
     }
 
     fn say_ready(&self, text: &str) {
@@ -40,6 +48,10 @@ impl Folder {
 
     fn withdraw(&self) {
         fs::remove_file(self.0.join(READY_FILE)).expect("a file");
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.join(READY_FILE).exists()
     }
 
     fn start(
@@ -62,13 +74,23 @@ impl Drop for Folder {
     }
 }
 
+async fn accept(listener: UnixListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        drop(stream);
+    }
+}
+
 async fn becomes(readiness: &mut watch::Receiver<Readiness>, wanted: Readiness) -> Duration {
+    becomes_within(readiness, wanted, Duration::from_secs(10)).await
+}
+
+async fn becomes_within(
+    readiness: &mut watch::Receiver<Readiness>,
+    wanted: Readiness,
+    limit: Duration,
+) -> Duration {
     let started = Instant::now();
-    let found = timeout(
-        Duration::from_secs(10),
-        readiness.wait_for(|now| *now == wanted),
-    )
-    .await;
+    let found = timeout(limit, readiness.wait_for(|now| *now == wanted)).await;
     found.expect("in time").expect("a watch");
     started.elapsed()
 }
@@ -139,4 +161,57 @@ async fn a_runtime_must_withdraw_its_file_after_a_timeout() {
     runtime.call_timed_out();
     let took = becomes(&mut readiness, Readiness::Stuck).await;
     assert!(took >= Duration::from_secs(4), "{took:?}");
+    assert!(
+        !folder.is_ready(),
+        "the liveness probe makes the kubelet restart it"
+    );
+}
+
+/// SC-12: a connection alone proves nothing, since the kernel accepts it for a process that is stuck.
+#[tokio::test]
+async fn a_runtime_that_accepts_no_connection_is_not_ready() {
+    let folder = Folder::new();
+    let listener = folder.bind();
+    folder.say_ready("ready");
+    let (runtime, mut readiness) = folder.start(Some(Duration::from_millis(300)));
+    becomes(&mut readiness, Readiness::Never).await;
+    assert!(!runtime.is_available());
+    assert!(folder.is_ready(), "it may still load a model");
+
+    let (_runtime, mut readiness) = folder.start(None);
+    tokio::spawn(accept(listener));
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+}
+
+/// SC-12
+#[tokio::test]
+async fn a_runtime_that_replaces_one_that_accepts_no_connection_is_ready() {
+    let folder = Folder::new();
+    let stuck = folder.bind();
+    folder.say_ready("ready");
+    let (_runtime, mut readiness) = folder.start(None);
+    let (probe, _) = stuck.accept().await.expect("a probe");
+    folder.withdraw();
+    let _listener = folder.listen();
+    folder.say_ready("ready\nconcurrency=2\n");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 2 }).await;
+    drop(probe);
+}
+
+/// SC-48, SC-52
+#[tokio::test]
+async fn a_runtime_that_no_longer_accepts_connections_is_stuck() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let listener = folder.listen();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    drop(listener);
+    let _stuck = folder.bind();
+    runtime.recheck();
+    becomes(&mut readiness, Readiness::Waiting).await;
+    tokio::time::pause();
+    let took = becomes_within(&mut readiness, Readiness::Stuck, Duration::from_mins(3)).await;
+    assert!(took >= Duration::from_mins(2), "{took:?}");
+    assert!(!folder.is_ready());
 }

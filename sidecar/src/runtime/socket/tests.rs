@@ -13,6 +13,7 @@ use rustix::net::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -224,6 +225,61 @@ async fn a_call_that_never_connects_was_not_read() {
     assert!(started.elapsed() >= socket.timeout);
 }
 
+/// SC-48, SC-51
+#[tokio::test]
+async fn a_request_that_was_not_read_by_the_deadline_is_not_read() {
+    let short = |place: &Place| Socket {
+        timeout: Duration::from_millis(100),
+        ..place.socket()
+    };
+    let large = vec![b' '; 8 << 20];
+    for request in [REQUEST, &vec![b' '; 10_000], &large] {
+        let place = Place::new();
+        let _listener = UnixListener::bind(&place.path).expect("a listener");
+        assert_eq!(
+            short(&place).call(request).await,
+            Err(CallError::NotRead),
+            "nothing accepts"
+        );
+    }
+    for request in [REQUEST, &large] {
+        let place = Place::new();
+        let (called, hung_up) = oneshot::channel::<()>();
+        place.serve(|mut stream| async move {
+            stream.read_u32().await.expect("a length");
+            hung_up.await.expect("the end of the call");
+        });
+        assert_eq!(
+            short(&place).call(request).await,
+            Err(CallError::NotRead),
+            "only the length was read"
+        );
+        called.send(()).expect("a runtime");
+    }
+}
+
+/// SC-12
+#[tokio::test]
+async fn a_runtime_answers_only_once_it_accepts_and_closes() {
+    let place = Place::new();
+    let socket = place.socket();
+    assert!(!socket.answers().await, "there is no socket");
+    let listener = UnixListener::bind(&place.path).expect("a listener");
+    let probe = tokio::spawn(async move { socket.answers().await });
+    let (mut stream, _) = listener.accept().await.expect("a probe");
+    let read = stream.read(&mut [0]).await.expect("an end of stream");
+    assert_eq!(read, 0, "a probe sends nothing");
+    assert!(!probe.is_finished(), "the runtime may still fail");
+    drop(stream);
+    assert!(probe.await.expect("a probe"));
+
+    let socket = place.socket();
+    let probe = tokio::spawn(async move { socket.answers().await });
+    tokio::task::yield_now().await;
+    drop(listener);
+    assert!(!probe.await.expect("a probe"), "it was not accepted");
+}
+
 /// SC-49
 #[tokio::test]
 async fn a_runtime_that_terminates_after_reading_the_request_has_crashed() {
@@ -249,7 +305,9 @@ async fn one_deadline_covers_the_whole_call() {
         let served = place.serve(move |mut stream| async move {
             request(&mut stream).await;
             stream.write_all(sent).await.expect("a part");
-            assert_eq!(stream.read(&mut [0]).await.expect("end of stream"), 0);
+            let mut rest = Vec::new();
+            let closed = stream.read_to_end(&mut rest).await;
+            closed.expect("end of stream");
         });
         let socket = Socket {
             timeout: Duration::from_millis(100),
