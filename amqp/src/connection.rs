@@ -29,6 +29,7 @@ pub struct Connection {
     outgoing: UnboundedSender<Outgoing>,
     events: UnboundedReceiver<Event>,
     progress: Progress,
+    broker_version: Option<(u16, u16)>,
     reader: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
@@ -75,6 +76,7 @@ impl Connection {
             outgoing,
             events,
             progress,
+            broker_version: agreed.version,
             reader: tokio::spawn(reader.run()),
             writer: tokio::spawn(writer.run()),
         })
@@ -84,6 +86,12 @@ impl Connection {
     pub async fn event(&mut self) -> Event {
         let lost = || Event::Lost("connection lost".to_owned());
         self.events.recv().await.unwrap_or_else(lost)
+    }
+
+    /// The broker's version, if it says so: major and minor.
+    #[must_use]
+    pub fn broker_version(&self) -> Option<(u16, u16)> {
+        self.broker_version
     }
 
     /// When the broker last took a part of what is sent to it; heartbeats do not count.

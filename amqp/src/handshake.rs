@@ -60,9 +60,11 @@ pub enum OpenError {
     Silent,
 }
 
-/// The negotiated parameters.
+/// The negotiated parameters, and the broker's version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
+    /// The broker's version, if known: major and minor.
+    pub(super) version: Option<(u16, u16)>,
     /// Maximum frame size, in bytes.
     pub(super) frame_max: usize,
     /// Maximum heartbeat interval, in seconds.
@@ -85,7 +87,11 @@ async fn introduce(
     purpose: Purpose,
 ) -> Result<Agreed, OpenError> {
     stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
-    let Method::Start { mechanisms } = receive(stream).await? else {
+    let Method::Start {
+        version,
+        mechanisms,
+    } = receive(stream).await?
+    else {
         return Err(Malformed("no connection.start").into());
     };
     if !mechanisms
@@ -131,6 +137,7 @@ async fn introduce(
     };
     let frame_max = usize::try_from(frame_max).unwrap_or(FRAME_OVERHEAD + 1);
     Ok(Agreed {
+        version,
         frame_max,
         heartbeat: Duration::from_secs(heartbeat.into()),
     })

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::properties::Properties;
 use super::protocol::{Malformed, id};
-use super::table::Values;
+use super::table::{Values, entries};
 
 /// An event of an open connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +64,8 @@ pub enum Event {
     Consuming(String),
     /// The consumer was cancelled at our request.
     Cancelled(String),
-    /// The consumer was cancelled by the broker, since its queue was deleted or moved.
+    /// The consumer was cancelled by the broker, since its queue was deleted or moved. Since RabbitMQ 4.3 also if a
+    /// delivery of a quorum queue was not settled in time.
     CancelledByBroker(String),
     /// The channel was reopened.
     ChannelOpen,
@@ -91,6 +92,8 @@ pub enum Event {
 #[derive(Debug)]
 pub(super) enum Method {
     Start {
+        /// The broker's version: major and minor.
+        version: Option<(u16, u16)>,
         mechanisms: Vec<u8>,
     },
     Tune {
@@ -136,8 +139,8 @@ impl Method {
         Ok(match method {
             id::START => {
                 values.take(2)?;
-                values.long_bytes()?;
                 Self::Start {
+                    version: version(values.long_bytes()?),
                     mechanisms: values.long_bytes()?.to_vec(),
                 }
             }
@@ -176,6 +179,15 @@ impl Method {
             other => Self::Event(event(other, &mut values)?),
         })
     }
+}
+
+/// The broker's version, if its properties say so.
+fn version(properties: &[u8]) -> Option<(u16, u16)> {
+    let properties = entries(properties).ok()?;
+    let version = properties.iter().find(|entry| entry.key == "version")?;
+    let version = version.text()?;
+    let mut parts = version.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
 fn event(method: (u16, u16), values: &mut Values<'_>) -> Result<Event, Malformed> {

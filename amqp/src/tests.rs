@@ -24,7 +24,7 @@ const LOGIN: Login<'static> = Login {
 };
 
 /// The broker's side.
-struct Peer(DuplexStream);
+struct Peer(DuplexStream, &'static str);
 
 impl Peer {
     async fn send(&mut self, frames: &[u8]) {
@@ -59,10 +59,15 @@ impl Peer {
         let mut header = [0; 8];
         self.0.read_exact(&mut header).await.expect("a header");
         assert_eq!(&header, b"AMQP\x00\x00\x09\x01");
+        let capabilities = Arguments::default().entry_true("basic.nack");
+        let properties = Arguments::default()
+            .entry_table("capabilities", &capabilities)
+            .entry_text("product", "RabbitMQ")
+            .entry_text("version", self.1);
         let start = Arguments::default()
             .octet(0)
             .octet(9)
-            .long_text(b"")
+            .table(&properties)
             .long_text(b"AMQPLAIN PLAIN")
             .long_text(b"en_US");
         self.send(&of_connection(id::START, &start)).await;
@@ -92,7 +97,7 @@ impl Peer {
 
 async fn connected(purpose: Purpose) -> (Connection, Peer) {
     let (ours, theirs) = duplex(1 << 20);
-    let mut peer = Peer(theirs);
+    let mut peer = Peer(theirs, "3.10.8");
     let (connection, _) = tokio::join!(
         Connection::open(Box::new(ours), &LOGIN, purpose),
         peer.welcome()
@@ -106,11 +111,31 @@ fn contains(bytes: &[u8], text: &str) -> bool {
         .any(|window| window == text.as_bytes())
 }
 
+/// SC-21
+#[tokio::test]
+async fn the_version_of_the_broker_is_known_if_it_says_so() {
+    for (version, expected) in [
+        ("3.10.8", Some((3, 10))),
+        ("4.3.0-beta.1", Some((4, 3))),
+        ("unknown", None),
+        ("", None),
+    ] {
+        let (ours, theirs) = duplex(1 << 20);
+        let mut peer = Peer(theirs, version);
+        let (connection, _) = tokio::join!(
+            Connection::open(Box::new(ours), &LOGIN, Purpose::Consume),
+            peer.welcome()
+        );
+        let connection = connection.expect("a connection");
+        assert_eq!(connection.broker_version(), expected, "{version:?}");
+    }
+}
+
 /// SC-19, SC-22, SC-29
 #[tokio::test]
 async fn the_client_announces_its_name_and_capabilities() {
     let (ours, theirs) = duplex(1 << 20);
-    let mut peer = Peer(theirs);
+    let mut peer = Peer(theirs, "3.10.8");
     let (_, login) = tokio::join!(
         Connection::open(Box::new(ours), &LOGIN, Purpose::Consume),
         peer.welcome()
@@ -130,7 +155,7 @@ async fn the_client_announces_its_name_and_capabilities() {
 #[tokio::test]
 async fn a_refused_login_reports_the_brokers_reason() {
     let (ours, theirs) = duplex(1 << 20);
-    let mut peer = Peer(theirs);
+    let mut peer = Peer(theirs, "3.10.8");
     let refuse = async {
         let mut header = [0; 8];
         peer.0.read_exact(&mut header).await.expect("a header");

@@ -59,8 +59,8 @@ impl Socket {
     }
 
     /// Whether the runtime accepts connections; waits until it has a free slot. A successful connect proves nothing,
-    /// since the kernel accepts connections for a process that is stuck, too. A connection on which nothing is sent is a
-    /// probe to the runtime, which it closes.
+    /// since the kernel accepts connections for a process that is stuck, too. The runtime closes a connection on which
+    /// nothing is sent.
     pub async fn answers(&self) -> bool {
         let answer = async {
             let mut stream = UnixStream::connect(&self.path).await?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use asya_amqp::{Connection, Login, OpenError, Purpose};
+use asya_amqp::{Connection, Event, Login, OpenError, Purpose};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +11,9 @@ use super::stream::{Tls, connect};
 use crate::broker::backoff::ReconnectBackoff;
 use crate::config::{Password, RabbitMq, Secret};
 use crate::metrics::BrokerMetrics;
+
+/// The reply code for a queue that does not exist.
+const NOT_FOUND: u16 = 404;
 
 /// Opens connections for one purpose.
 pub(super) struct Connector {
@@ -58,7 +61,7 @@ impl Connector {
             let closing = self.closing.clone();
             let attempt = tokio::select! {
                 () = closing.cancelled() => return None,
-                attempt = self.attempt(purpose) => attempt,
+                attempt = open(&self.settings, &self.actor, purpose) => attempt,
             };
             match attempt {
                 Ok(connection) => {
@@ -90,26 +93,47 @@ impl Connector {
         }
     }
 
-    async fn attempt(&self, purpose: Purpose) -> Result<Connection, OpenError> {
-        let settings = &self.settings;
-        let password = password(&settings.password)?;
-        let tls = match &settings.ca_file {
-            _ if !settings.tls => Tls::Off,
-            Some(bundle) => Tls::Bundle(bundle),
-            None => Tls::BuiltInRoots,
-        };
-        let pod = std::env::var("HOSTNAME").unwrap_or_default();
-        let connection_name = format!("asya-sidecar {} {pod} {}", self.actor, name(purpose));
-        let stream = connect(&settings.host, settings.port, tls).await?;
-        let login = Login {
-            user: &settings.user,
-            password: password.reveal(),
-            vhost: &settings.vhost,
-            product: "asya-sidecar",
-            name: &connection_name,
-        };
-        Connection::open(stream, &login, purpose).await
+    /// Whether a queue exists; `None` if the broker does not say. On a connection of its own, because the broker closes
+    /// the channel if there is no such queue.
+    pub(super) fn has_queue(&self, queue: &str) -> impl Future<Output = Option<bool>> + use<> {
+        let (settings, actor, queue) =
+            (self.settings.clone(), self.actor.clone(), queue.to_owned());
+        async move {
+            let connection = open(&settings, &actor, Purpose::Consume).await;
+            let mut connection = connection.ok()?;
+            connection.count(&queue);
+            match connection.event().await {
+                Event::Counted { .. } => {
+                    tokio::spawn(connection.close());
+                    Some(true)
+                }
+                Event::ChannelClosed {
+                    code: NOT_FOUND, ..
+                } => Some(false),
+                _ => None,
+            }
+        }
     }
+}
+
+async fn open(settings: &RabbitMq, actor: &str, purpose: Purpose) -> Result<Connection, OpenError> {
+    let password = password(&settings.password)?;
+    let tls = match &settings.ca_file {
+        _ if !settings.tls => Tls::Off,
+        Some(bundle) => Tls::Bundle(bundle),
+        None => Tls::BuiltInRoots,
+    };
+    let pod = std::env::var("HOSTNAME").unwrap_or_default();
+    let connection_name = format!("asya-sidecar {actor} {pod} {}", name(purpose));
+    let stream = connect(&settings.host, settings.port, tls).await?;
+    let login = Login {
+        user: &settings.user,
+        password: password.reveal(),
+        vhost: &settings.vhost,
+        product: "asya-sidecar",
+        name: &connection_name,
+    };
+    Connection::open(stream, &login, purpose).await
 }
 
 /// Reads the password anew at each attempt, since Secrets are rotated.

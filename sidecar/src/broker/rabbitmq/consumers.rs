@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use asya_amqp::{CONSUMER_TIMEOUT, Connection, Purpose};
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Connector, name};
 use super::counting::Counting;
@@ -54,17 +55,29 @@ impl ConsumerTimeout {
     }
 }
 
+/// Since this version, a quorum queue takes back a delivery that is not settled in time, and cancels its consumer.
+/// Before, the channel was closed.
+const CANCELS_LATE: (u16, u16) = (4, 3);
+/// A delivery that is older may have exceeded a consumer timeout, which is set in minutes.
+const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to look for the queue after the broker has cancelled a consumer.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// State of one connection.
 struct Consuming {
     connection: u64,
+    /// The broker also cancels a consumer that does not settle a delivery in time.
+    cancels_late: bool,
     lost: CancellationToken,
     consumers: Vec<Consumer>,
     /// Number of consumers added so far; makes consumer tags unique.
     added: u64,
     /// The addition or cancellation of a consumer that the broker has not confirmed yet.
     changing: Option<Change>,
-    /// The broker has cancelled a consumer because the queue was deleted or moved.
+    /// The broker has cancelled a consumer because the queue was deleted or moved, unless the lookup finds it.
     queue_is_gone: bool,
+    /// Tells whether the queue still exists.
+    lookup: Option<AbortOnDropHandle<bool>>,
     unacknowledged: Unacknowledged,
     /// Deliveries to return once no consumer is to be cancelled: the broker would deliver them to it again, at once.
     returning: Vec<(u64, Settlement)>,
@@ -81,6 +94,7 @@ enum ConsumeStep {
     Settle(Receipt, Settlement),
     DemandChanged,
     AcknowledgementsDue,
+    QueueExists(bool),
     Closing,
 }
 
@@ -89,7 +103,7 @@ impl Session {
         let mut number = 0;
         while let Some(connection) = self.connector.connection(Purpose::Consume).await {
             number += 1;
-            let mut consuming = Consuming::new(number);
+            let mut consuming = Consuming::new(number, connection.broker_version());
             self.emit(Event::Connected);
             self.metrics.set_connected(name(Purpose::Consume), true);
             let why = self.serve(connection, &mut consuming).await;
@@ -111,7 +125,7 @@ impl Session {
     ) -> Option<String> {
         loop {
             self.adjust(&connection, consuming);
-            if consuming.queue_is_gone && !consuming.unacknowledged.has_unsettled() {
+            if consuming.may_reconnect() {
                 consuming.acknowledge(&connection);
                 return Some(self.queue_is_gone());
             }
@@ -132,6 +146,16 @@ impl Session {
                 }
                 ConsumeStep::AcknowledgementsDue => consuming.acknowledge(&connection),
                 ConsumeStep::DemandChanged => {}
+                ConsumeStep::QueueExists(false) => {
+                    consuming.lookup = None;
+                    self.log_queue_is_gone();
+                }
+                ConsumeStep::QueueExists(true) => {
+                    // What it has taken back is processed again, so no result of it may be sent (SC-74).
+                    consuming.lost.cancel();
+                    self.close(connection, consuming).await;
+                    return Some(self.delivery_timed_out());
+                }
                 ConsumeStep::Closing => {
                     self.close(connection, consuming).await;
                     return None;
@@ -140,7 +164,11 @@ impl Session {
         }
     }
 
-    async fn next(&mut self, connection: &mut Connection, consuming: &Consuming) -> ConsumeStep {
+    async fn next(
+        &mut self,
+        connection: &mut Connection,
+        consuming: &mut Consuming,
+    ) -> ConsumeStep {
         let due = consuming.unacknowledged.deadline();
         let due = async {
             sleep_until(due?).await;
@@ -152,6 +180,7 @@ impl Session {
             Ok(()) = self.demand.changed() => ConsumeStep::DemandChanged,
             event = connection.event() => ConsumeStep::Event(event),
             Some(()) = due => ConsumeStep::AcknowledgementsDue,
+            Some(exists) = looked_up(&mut consuming.lookup) => ConsumeStep::QueueExists(exists),
             () = self.connector.closing() => ConsumeStep::Closing,
         }
     }
@@ -223,15 +252,7 @@ impl Session {
                 consuming.changing = None;
             }
             asya_amqp::Event::CancelledByBroker(name) => {
-                consuming.consumers.retain(|consumer| consumer.name != name);
-                consuming.changing = None;
-                // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
-                consuming.queue_is_gone = true;
-                // The next queue of this name may have another type.
-                self.timeout.refused = false;
-                let why = self.queue_is_gone();
-                self.connector.log_once(Purpose::Consume, &why);
-                self.emit(Event::Disconnected);
+                self.cancelled_by_broker(&name, consuming);
             }
             asya_amqp::Event::ChannelClosed { code, text } => {
                 self.timeout.channel_closed(&text);
@@ -246,8 +267,38 @@ impl Session {
         Ok(())
     }
 
+    /// The queue was deleted or moved, or a delivery was not settled in time.
+    fn cancelled_by_broker(&mut self, name: &str, consuming: &mut Consuming) {
+        consuming.consumers.retain(|consumer| consumer.name != name);
+        consuming.changing = None;
+        // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
+        consuming.queue_is_gone = true;
+        // The next queue of this name may have another type.
+        self.timeout.refused = false;
+        if !consuming.may_be_late() {
+            self.log_queue_is_gone();
+        } else if consuming.lookup.is_none() {
+            let lookup = timeout(LOOKUP_TIMEOUT, self.connector.has_queue(&self.queue));
+            let lookup = async { lookup.await.ok().flatten().unwrap_or(false) };
+            consuming.lookup = Some(AbortOnDropHandle::new(tokio::spawn(lookup)));
+        }
+        self.emit(Event::Disconnected);
+    }
+
     fn queue_is_gone(&self) -> String {
         format!("queue {} was deleted or moved", self.queue)
+    }
+
+    fn log_queue_is_gone(&mut self) {
+        let why = self.queue_is_gone();
+        self.connector.log_once(Purpose::Consume, &why);
+    }
+
+    fn delivery_timed_out(&self) -> String {
+        format!(
+            "a message of queue {} was not settled within the consumer timeout, so the broker took it back",
+            self.queue
+        )
     }
 
     /// Sends pending settlements, then closes the connection gracefully (SC-33).
@@ -270,17 +321,31 @@ impl Session {
 }
 
 impl Consuming {
-    fn new(connection: u64) -> Self {
+    fn new(connection: u64, broker: Option<(u16, u16)>) -> Self {
         Self {
             connection,
+            cancels_late: broker.is_some_and(|version| version >= CANCELS_LATE),
             lost: CancellationToken::new(),
             consumers: Vec::new(),
             added: 0,
             changing: None,
             queue_is_gone: false,
+            lookup: None,
             unacknowledged: Unacknowledged::default(),
             returning: Vec::new(),
         }
+    }
+
+    /// Whether a delivery may not have been settled in time. Otherwise the queue is not looked for: one that was
+    /// deleted and made again exists, too, but does not redeliver what is in flight.
+    fn may_be_late(&self) -> bool {
+        let age = self.unacknowledged.age();
+        self.cancels_late && age.is_some_and(|age| age >= MIN_CONSUMER_TIMEOUT)
+    }
+
+    /// Whether the queue is gone and nothing in flight is left.
+    fn may_reconnect(&self) -> bool {
+        self.queue_is_gone && self.lookup.is_none() && !self.unacknowledged.has_unsettled()
     }
 
     /// Number of unsettled deliveries of cancelled consumers, without those to return.
@@ -340,6 +405,11 @@ impl Consuming {
             .map(|consumer| consumer.prefetch)
             .sum()
     }
+}
+
+/// The result of a lookup, if there is one. A lookup that panicked has found nothing.
+async fn looked_up(lookup: &mut Option<AbortOnDropHandle<bool>>) -> Option<bool> {
+    Some(lookup.as_mut()?.await.unwrap_or(false))
 }
 
 /// Quorum queues count deliveries, since RabbitMQ 4.3 only failed ones; classic queues only set the `redelivered` flag

@@ -15,11 +15,16 @@ const SHARE: usize = 4;
 /// Delivery tags by what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Unacknowledged {
-    /// Unsettled, with their consumers.
-    unsettled: BTreeMap<u64, String>,
+    unsettled: BTreeMap<u64, Unsettled>,
     /// To be acknowledged.
     done: BTreeSet<u64>,
     since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Unsettled {
+    consumer: String,
+    since: Instant,
 }
 
 /// A frame: acknowledges a delivery, or all up to it.
@@ -31,7 +36,8 @@ pub(super) enum Acknowledgement {
 
 impl Unacknowledged {
     pub(super) fn delivered(&mut self, tag: u64, consumer: String) {
-        self.unsettled.insert(tag, consumer);
+        let since = Instant::now();
+        self.unsettled.insert(tag, Unsettled { consumer, since });
     }
 
     /// Settles a delivery; false if it is not unsettled. One that is not acknowledged is nacked by the caller.
@@ -50,9 +56,14 @@ impl Unacknowledged {
 
     /// The unsettled deliveries, with their consumers.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (u64, &String)> {
-        self.unsettled
-            .iter()
-            .map(|(tag, consumer)| (*tag, consumer))
+        let unsettled = self.unsettled.iter();
+        unsettled.map(|(tag, delivery)| (*tag, &delivery.consumer))
+    }
+
+    /// How long the oldest unsettled delivery has been unsettled.
+    pub(super) fn age(&self) -> Option<Duration> {
+        let (_, oldest) = self.unsettled.first_key_value()?;
+        Some(oldest.since.elapsed())
     }
 
     /// Whether enough acknowledgements wait to be sent immediately. `prefetch` is that of all consumers

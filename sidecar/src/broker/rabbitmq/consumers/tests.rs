@@ -1,5 +1,6 @@
 //! A consuming connection to a scripted broker.
 
+mod cancelled;
 mod classic_queue;
 
 use std::time::Duration;
@@ -49,7 +50,9 @@ impl Bench {
             metrics,
         };
         tokio::spawn(async move {
-            session.serve(connection, &mut Consuming::new(1)).await;
+            session
+                .serve(connection, &mut Consuming::new(1, None))
+                .await;
         });
         Self {
             queue,

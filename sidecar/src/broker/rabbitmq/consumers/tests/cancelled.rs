@@ -1,0 +1,243 @@
+//! Consumers that the broker cancels, with a broker that says what the tests tell it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{ConsumerTimeout, MIN_CONSUMER_TIMEOUT, Session};
+use crate::broker::rabbitmq::connect::Connector;
+use crate::broker::rabbitmq::counting::Counting;
+use crate::broker::rabbitmq::near_delivery_limit::NearDeliveryLimit;
+use crate::broker::{Delivery, Demand, Event, Receipt, Settlement};
+use crate::config::{Config, Transport};
+use crate::metrics::BrokerMetrics;
+
+const QUEUE: &[u8] = b"\x08asya-foo";
+const CONSUMER: &[u8] = b"\x06asya-1";
+
+/// Methods, as (class, method).
+type Method = (u16, u16);
+const OPEN: Method = (10, 40);
+const CHANNEL_OPEN: Method = (20, 10);
+const CHANNEL_CLOSE: Method = (20, 40);
+const DECLARE: Method = (50, 10);
+const CONSUME: Method = (60, 20);
+
+/// A session, and the broker at the other end.
+struct Fixture {
+    version: &'static str,
+    listener: TcpListener,
+    events: mpsc::UnboundedReceiver<Event>,
+    settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
+    _demand: watch::Sender<Demand>,
+    session: JoinHandle<()>,
+}
+
+impl Fixture {
+    async fn start(version: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let port = listener.local_addr().expect("an address").port();
+        let environment = [
+            ("ASYA_ACTOR_NAME", "foo".to_owned()),
+            ("ASYA_RABBITMQ_HOST", "127.0.0.1".to_owned()),
+            ("ASYA_RABBITMQ_PORT", port.to_string()),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value));
+        let Ok(Config {
+            transport: Transport::RabbitMq(settings),
+            ..
+        }) = Config::read(&BTreeMap::from(environment))
+        else {
+            panic!("settings for RabbitMQ");
+        };
+        let metrics = BrokerMetrics::default();
+        let closing = CancellationToken::new();
+        let (demand, wanted) = watch::channel(Demand {
+            slots: 1,
+            lookahead: 0,
+        });
+        let (settlements, to_settle) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
+        let session = Session {
+            connector: Connector::new(settings, "foo", closing, metrics.clone()),
+            queue: "asya-foo".to_owned(),
+            near_limit: NearDeliveryLimit::default(),
+            counting: Counting::default(),
+            timeout: ConsumerTimeout::new(None),
+            demand: wanted,
+            settlements: to_settle,
+            events: sender,
+            metrics,
+        };
+        Self {
+            version,
+            listener,
+            events,
+            settlements,
+            _demand: demand,
+            session: tokio::spawn(session.run()),
+        }
+    }
+
+    /// Waits for a connection, and opens its channel.
+    async fn connection(&self) -> Peer {
+        let accepted = time::timeout(Duration::from_secs(10), self.listener.accept()).await;
+        let (stream, _) = accepted.expect("in time").expect("a connection");
+        let mut peer = Peer(stream);
+        peer.0.read_exact(&mut [0; 8]).await.expect("a header");
+        let properties = [&b"\x07versionS\0\0\0\x05"[..], self.version.as_bytes()].concat();
+        let start = [
+            b"\0\x09\0\0\0\x12",
+            &properties[..],
+            b"\0\0\0\x05PLAIN\0\0\0\x05en_US",
+        ];
+        peer.say(0, (10, 10), &start.concat()).await;
+        peer.hears((10, 11)).await;
+        peer.say(0, (10, 30), &[0; 8]).await;
+        peer.hears(OPEN).await;
+        peer.say(0, (10, 41), b"\0").await;
+        peer.hears(CHANNEL_OPEN).await;
+        peer.say(1, (20, 11), &[0; 4]).await;
+        peer
+    }
+
+    /// A connection with a consumer.
+    async fn consumer(&self) -> Peer {
+        let mut peer = self.connection().await;
+        peer.hears(CONSUME).await;
+        peer.say(1, (60, 11), b"").await;
+        peer.say(1, (60, 21), CONSUMER).await;
+        peer
+    }
+
+    /// A connection with a consumer that has a message of this age, and is cancelled.
+    async fn cancelled(&mut self, age: Duration) -> (Peer, Delivery) {
+        let mut peer = self.consumer().await;
+        peer.deliver().await;
+        let delivery = loop {
+            let event = self.events.recv().await.expect("a session");
+            if let Event::Delivered(delivery) = event {
+                break delivery;
+            }
+        };
+        time::pause();
+        time::advance(age).await;
+        time::resume();
+        peer.say(1, (60, 30), &[CONSUMER, b"\x01"].concat()).await;
+        (peer, delivery)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.session.abort();
+    }
+}
+
+/// The broker's end of a connection.
+struct Peer(TcpStream);
+
+impl Peer {
+    async fn frame(&mut self, kind: u8, channel: u16, payload: &[u8]) {
+        let mut frame = vec![kind];
+        frame.extend(channel.to_be_bytes());
+        frame.extend(u32::try_from(payload.len()).expect("short").to_be_bytes());
+        frame.extend(payload);
+        frame.push(0xCE);
+        self.0.write_all(&frame).await.expect("a sidecar");
+    }
+
+    async fn say(&mut self, channel: u16, (class, method): Method, arguments: &[u8]) {
+        let mut payload = class.to_be_bytes().to_vec();
+        payload.extend(method.to_be_bytes());
+        payload.extend(arguments);
+        self.frame(1, channel, &payload).await;
+    }
+
+    /// Delivers a message of two bytes.
+    async fn deliver(&mut self) {
+        let deliver = [CONSUMER, &1_u64.to_be_bytes(), b"\0", b"\0", QUEUE].concat();
+        self.say(1, (60, 60), &deliver).await;
+        let header = [&[0, 60, 0, 0][..], &2_u64.to_be_bytes(), &[0, 0]].concat();
+        self.frame(2, 1, &header).await;
+        self.frame(3, 1, b"{}").await;
+    }
+
+    /// Waits until the sidecar has closed the connection.
+    async fn hears_the_end(&mut self) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).await.expect("an end");
+    }
+
+    /// Waits for a method, and skips what comes before.
+    async fn hears(&mut self, wanted: Method) {
+        loop {
+            let kind = self.0.read_u8().await.expect("a sidecar");
+            self.0.read_u16().await.expect("a channel");
+            let length = self.0.read_u32().await.expect("a length");
+            let mut rest = vec![0; length as usize + 1];
+            self.0.read_exact(&mut rest).await.expect("a payload");
+            // A heartbeat has no payload.
+            rest.resize(rest.len().max(4), 0);
+            let method = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+            match (method(0), method(2)) {
+                found if kind != 1 || found != wanted && found != DECLARE => {}
+                found => return assert_eq!(found, wanted),
+            }
+        }
+    }
+}
+
+/// SC-21, SC-74: since RabbitMQ 4.3, a quorum queue takes back what is not settled in time, and cancels the consumer.
+#[tokio::test]
+async fn a_delivery_is_lost_if_its_consumer_is_cancelled_and_the_queue_exists() {
+    let mut fixture = Fixture::start("4.3.6").await;
+    let (mut peer, delivery) = fixture.cancelled(MIN_CONSUMER_TIMEOUT).await;
+    let mut lookup = fixture.connection().await;
+    lookup.hears(DECLARE).await;
+    assert!(!delivery.receipt.is_lost(), "nothing is known yet");
+    lookup.say(1, (50, 11), &[QUEUE, &[0; 8]].concat()).await;
+    delivery.receipt.lost().await;
+    peer.hears(CHANNEL_CLOSE).await;
+    drop(peer);
+    fixture.consumer().await;
+}
+
+/// SC-21: messages of a deleted queue are not redelivered.
+#[tokio::test]
+async fn a_delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_exist() {
+    let mut fixture = Fixture::start("4.3.6").await;
+    let (_peer, delivery) = fixture.cancelled(MIN_CONSUMER_TIMEOUT).await;
+    let mut lookup = fixture.connection().await;
+    lookup.hears(DECLARE).await;
+    lookup.say(1, CHANNEL_CLOSE, b"\x01\x94\0\0\0\0\0").await;
+    lookup.hears_the_end().await;
+    assert!(!delivery.receipt.is_lost());
+    let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
+    fixture.settlements.send(settled).expect("a session");
+    fixture.consumer().await;
+    assert!(delivery.receipt.is_lost(), "with its connection");
+}
+
+/// SC-21: a queue that was deleted and made again exists, too, but has not got the message back.
+#[tokio::test]
+async fn a_delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_out() {
+    for (version, age) in [
+        ("4.3.6", MIN_CONSUMER_TIMEOUT / 2),
+        ("4.2.9", MIN_CONSUMER_TIMEOUT),
+    ] {
+        let mut fixture = Fixture::start(version).await;
+        let (_peer, delivery) = fixture.cancelled(age).await;
+        assert!(!delivery.receipt.is_lost());
+        let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
+        fixture.settlements.send(settled).expect("a session");
+        // The next connection is no lookup.
+        fixture.consumer().await;
+    }
+}
