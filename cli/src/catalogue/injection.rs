@@ -95,8 +95,9 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "SpecConflict",
-        "A container or volume of the pod has a name that is reserved for the sidecar.",
-        "Rename it in the pod template.",
+        "A container or volume of the pod has a name that is reserved for the sidecar, or the pod has a label of another \
+         actor.",
+        "Rename the container or volume, or remove the label, in the pod template.",
         BINDING,
     ),
     entry_of(

@@ -297,7 +297,7 @@ pub enum Reason {
     ///
     /// Remedy: set `webhook.enabled: true`; otherwise see the message.
     WebhookNotReady,
-    /// The target's pods have a container or volume with a name that the operator needs.
+    /// The target's pods have a container or volume with a name that the operator needs, or another actor's label.
     ///
     /// Remedy: rename it in the target.
     SpecConflict,
