@@ -8,7 +8,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::error::Error;
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::operator::{default_values, merge, unvalidated};
+use asya_tests::operator::{create_broker_secrets, default_values, merge, unvalidated};
 use asya_tests::scenario::{Scenario, documents};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -374,6 +374,7 @@ async fn page_shows_what_the_program_prints() {
     let its_own = Ok((*cluster).clone());
     Scenario::run_on(its_own, "cli-docs", async |scenario| {
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
+        create_broker_secrets(&cluster.client(), NAMESPACE).await?;
         let folder = cluster.folder().join("docs");
         std::fs::create_dir_all(&folder).map_err(Error::other)?;
         let mut author = Author {
