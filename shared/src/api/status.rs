@@ -278,7 +278,7 @@ pub struct QueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_letters: Vec<String>,
     /// Whether the queue may not exist, or not be the actor's: the operator was interrupted while the spec changed, and
-    /// has not been able to look it up yet. It is deleted only if it is found empty, and keeps no name.
+    /// has not been able to look it up yet. It is deleted only if it is found empty, and does not reserve its name.
     // QUE-13
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,

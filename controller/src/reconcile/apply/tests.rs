@@ -5,6 +5,7 @@ mod impersonation;
 mod planned_state;
 mod preconditions;
 mod retired_queues;
+mod same_queue;
 mod shared;
 mod template_handoff;
 

@@ -278,8 +278,7 @@ impl Observed {
 
     /// Whether existing pods already consume from the desired queue.
     pub fn pods_use_queue_of(&self, desired: &Desired) -> bool {
-        let previous = self.previous.queue.as_ref();
-        previous.is_none_or(|previous| previous.is_same_queue(&desired.queue()))
+        self.previous.queue.is_none() || self.records_queue_of(desired)
     }
 
     /// Whether status names the desired queue as the actor's.
@@ -295,7 +294,7 @@ impl Observed {
         let Some(queue) = &self.previous.queue else {
             return false;
         };
-        queue.is_same_queue(&desired.queue())
+        self.records_queue_of(desired)
             && queue.verified_generation == Some(self.actor.generation)
             && queue
                 .verified_hash

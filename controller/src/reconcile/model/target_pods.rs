@@ -269,8 +269,8 @@ fn remedy(reasons: &[&str]) -> &'static str {
     match reasons {
         [OPTED_OUT] => "remove the label asya.sh/inject from the target's pod template",
         [SPEC_CONFLICT] => {
-            "rename the container or volume, or remove the label, of the target that Asya needs itself; the actor's \
-             Events name it"
+            "rename the container or volume that has a name reserved for Asya, or remove the label of another actor, \
+             in the target's pod template; the actor's Events name it"
         }
         _ if reasons.iter().all(|reason| is_fixed_by_replacement(reason)) => {
             "status.pods lists the pods; restart those that started before the binding"

@@ -6,7 +6,7 @@ mod classic_queue;
 use std::time::Duration;
 
 use asya_amqp::Purpose;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -18,13 +18,38 @@ use crate::broker::rabbitmq::counting::Counting;
 use crate::broker::rabbitmq::near_delivery_limit::NearDeliveryLimit;
 use crate::broker::rabbitmq::testing::{connected, settings};
 use crate::broker::{Delivery, Demand, Event, Receipt, Settlement};
+use crate::config::RabbitMq;
 use crate::metrics::BrokerMetrics;
+
+type Settlements = mpsc::UnboundedSender<(Receipt, Settlement)>;
+
+/// A session, what settles its deliveries, and what it reports.
+fn session(
+    settings: RabbitMq,
+    demand: watch::Receiver<Demand>,
+) -> (Session, Settlements, mpsc::UnboundedReceiver<Event>) {
+    let metrics = BrokerMetrics::default();
+    let (settlements, to_settle) = mpsc::unbounded_channel();
+    let (told, events) = mpsc::unbounded_channel();
+    let session = Session {
+        connector: Connector::new(settings, "foo", CancellationToken::new(), metrics.clone()),
+        queue: "asya-foo".to_owned(),
+        near_limit: NearDeliveryLimit::default(),
+        counting: Counting::default(),
+        timeout: ConsumerTimeout::new(None),
+        demand,
+        settlements: to_settle,
+        events: told,
+        metrics,
+    };
+    (session, settlements, events)
+}
 
 /// A session with a classic queue.
 struct Bench {
     queue: ClassicQueue,
     demand: DemandSender,
-    settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
+    settlements: Settlements,
     events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -33,22 +58,8 @@ impl Bench {
     async fn start(messages: usize) -> Self {
         let (connection, theirs) = connected(Purpose::Consume).await;
         let queue = ClassicQueue::serve(theirs, messages);
-        let metrics = BrokerMetrics::default();
-        let closing = CancellationToken::new();
         let (demand, wanted) = demand::channel();
-        let (settlements, to_settle) = mpsc::unbounded_channel();
-        let (told, events) = mpsc::unbounded_channel();
-        let mut session = Session {
-            connector: Connector::new(settings(), "foo", closing, metrics.clone()),
-            queue: "asya-foo".to_owned(),
-            near_limit: NearDeliveryLimit::default(),
-            counting: Counting::default(),
-            timeout: ConsumerTimeout::new(None),
-            demand: wanted,
-            settlements: to_settle,
-            events: told,
-            metrics,
-        };
+        let (mut session, settlements, events) = session(settings(), wanted);
         tokio::spawn(async move {
             session
                 .serve(connection, &mut Consuming::new(1, None))

@@ -1,6 +1,5 @@
 //! Consumers that the broker cancels, with a broker that says what the tests tell it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -8,15 +7,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time;
-use tokio_util::sync::CancellationToken;
 
-use super::super::{ConsumerTimeout, MIN_CONSUMER_TIMEOUT, Session};
-use crate::broker::rabbitmq::connect::Connector;
-use crate::broker::rabbitmq::counting::Counting;
-use crate::broker::rabbitmq::near_delivery_limit::NearDeliveryLimit;
-use crate::broker::{Delivery, Demand, Event, Receipt, Settlement};
-use crate::config::{Config, Transport};
-use crate::metrics::BrokerMetrics;
+use super::super::MIN_CONSUMER_TIMEOUT;
+use super::{Settlements, session};
+use crate::broker::rabbitmq::testing::{frame, method, settings};
+use crate::broker::{Delivery, Demand, Event, Settlement};
+use crate::config::RabbitMq;
 
 const QUEUE: &[u8] = b"\x08asya-foo";
 const CONSUMER: &[u8] = b"\x06asya-1";
@@ -34,7 +30,7 @@ struct Fixture {
     version: &'static str,
     listener: TcpListener,
     events: mpsc::UnboundedReceiver<Event>,
-    settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
+    settlements: Settlements,
     _demand: watch::Sender<Demand>,
     session: JoinHandle<()>,
 }
@@ -43,38 +39,16 @@ impl Fixture {
     async fn start(version: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
-        let environment = [
-            ("ASYA_ACTOR_NAME", "foo".to_owned()),
-            ("ASYA_RABBITMQ_HOST", "127.0.0.1".to_owned()),
-            ("ASYA_RABBITMQ_PORT", port.to_string()),
-        ];
-        let environment = environment.map(|(name, value)| (name.to_owned(), value));
-        let Ok(Config {
-            transport: Transport::RabbitMq(settings),
-            ..
-        }) = Config::read(&BTreeMap::from(environment))
-        else {
-            panic!("settings for RabbitMQ");
+        let settings = RabbitMq {
+            host: "127.0.0.1".to_owned(),
+            port,
+            ..settings()
         };
-        let metrics = BrokerMetrics::default();
-        let closing = CancellationToken::new();
         let (demand, wanted) = watch::channel(Demand {
             slots: 1,
             lookahead: 0,
         });
-        let (settlements, to_settle) = mpsc::unbounded_channel();
-        let (sender, events) = mpsc::unbounded_channel();
-        let session = Session {
-            connector: Connector::new(settings, "foo", closing, metrics.clone()),
-            queue: "asya-foo".to_owned(),
-            near_limit: NearDeliveryLimit::default(),
-            counting: Counting::default(),
-            timeout: ConsumerTimeout::new(None),
-            demand: wanted,
-            settlements: to_settle,
-            events: sender,
-            metrics,
-        };
+        let (session, settlements, events) = session(settings, wanted);
         Self {
             version,
             listener,
@@ -144,20 +118,12 @@ impl Drop for Fixture {
 struct Peer(TcpStream);
 
 impl Peer {
-    async fn frame(&mut self, kind: u8, channel: u16, payload: &[u8]) {
-        let mut frame = vec![kind];
-        frame.extend(channel.to_be_bytes());
-        frame.extend(u32::try_from(payload.len()).expect("short").to_be_bytes());
-        frame.extend(payload);
-        frame.push(0xCE);
-        self.0.write_all(&frame).await.expect("a sidecar");
+    async fn write(&mut self, frame: &[u8]) {
+        self.0.write_all(frame).await.expect("a sidecar");
     }
 
-    async fn say(&mut self, channel: u16, (class, method): Method, arguments: &[u8]) {
-        let mut payload = class.to_be_bytes().to_vec();
-        payload.extend(method.to_be_bytes());
-        payload.extend(arguments);
-        self.frame(1, channel, &payload).await;
+    async fn say(&mut self, channel: u16, (class, number): Method, arguments: &[u8]) {
+        self.write(&method(channel, class, number, arguments)).await;
     }
 
     /// Delivers a message of two bytes.
@@ -165,8 +131,8 @@ impl Peer {
         let deliver = [CONSUMER, &1_u64.to_be_bytes(), b"\0", b"\0", QUEUE].concat();
         self.say(1, (60, 60), &deliver).await;
         let header = [&[0, 60, 0, 0][..], &2_u64.to_be_bytes(), &[0, 0]].concat();
-        self.frame(2, 1, &header).await;
-        self.frame(3, 1, b"{}").await;
+        self.write(&frame(2, 1, &header)).await;
+        self.write(&frame(3, 1, b"{}")).await;
     }
 
     /// Waits until the sidecar has closed the connection.
@@ -185,8 +151,8 @@ impl Peer {
             self.0.read_exact(&mut rest).await.expect("a payload");
             // A heartbeat has no payload.
             rest.resize(rest.len().max(4), 0);
-            let method = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
-            match (method(0), method(2)) {
+            let id = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+            match (id(0), id(2)) {
                 found if kind != 1 || found != wanted && found != DECLARE => {}
                 found => return assert_eq!(found, wanted),
             }
