@@ -13,6 +13,7 @@
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] report who wrote what;
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
 //! - [`scheduling`] schedules the scenarios of this machine;
+//! - [`flood::Clients`] attacks the webhook's port;
 //! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
 
 pub mod argocd;
@@ -23,6 +24,7 @@ pub mod command;
 pub mod counting_proxy;
 pub mod error;
 pub mod eventually;
+pub mod flood;
 pub mod helm;
 pub mod keda;
 pub mod operator;

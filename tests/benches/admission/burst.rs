@@ -1,10 +1,12 @@
-//! Creates a burst of pods through the API server: those of a bound `StatefulSet`, which the webhook injects, and those
-//! of an unbound one, which are never sent to it.
+//! Creates a burst of pods through the API server: those of a bound `StatefulSet`, which the webhook injects, those of
+//! an unbound one, which are never sent to it, and those of the bound one while others flood the webhook's port.
 
 use std::time::{Duration, Instant};
 
 use asya_tests::cluster::Cluster;
 use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::flood::Clients;
+use asya_tests::operator::Instance;
 use asya_tests::{Error, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -25,8 +27,13 @@ const CREATIONS: usize = 32;
 const FIRST: usize = 1000;
 const SOON: Duration = Duration::from_mins(1);
 
+/// Clients of the flood (ADM-22).
+const IDLE: usize = 5_000;
+const STREAMS: u32 = 256;
+const BODIES: usize = 40;
+
 /// Creates this many pods of each kind, after a tenth of them for warm-up; returns the times per kind.
-pub async fn measure(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
+pub async fn measure(cluster: &Cluster, replica: &Instance, pods: usize) -> Result<Vec<String>> {
     let create = PostParams::default();
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
@@ -62,19 +69,31 @@ pub async fn measure(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
         told.clear();
         for (name, uid) in &owners {
             let (took, times) = create_all(&api, name, uid, begin..begin + count).await?;
-            let count = u32::try_from(count).map_err(Error::other)?;
-            told.push(format!(
-                "burst of {count} pods, {}: {:.0}/s, {times}",
-                if *name == BOUND {
-                    "all injected"
-                } else {
-                    "without the webhook"
-                },
-                f64::from(count) / took.as_secs_f64(),
-            ));
+            let kind = if *name == BOUND {
+                "all injected"
+            } else {
+                "without the webhook"
+            };
+            told.push(line(count, kind, took, &times)?);
         }
     }
+    let clients = Clients::of(cluster, replica).await?;
+    clients.slow_streams(STREAMS);
+    clients.large_bodies(BODIES);
+    clients.idle(IDLE).await;
+    let (name, uid) = &owners[0];
+    let numbers = 2 * FIRST + pods..2 * FIRST + 2 * pods;
+    let (took, times) = create_all(&api, name, uid, numbers).await?;
+    let kind = "all injected, during a flood of the webhook's port";
+    told.push(line(pods, kind, took, &times)?);
     Ok(told)
+}
+
+fn line(count: usize, kind: &str, took: Duration, times: &Times) -> Result<String> {
+    let rate = f64::from(u32::try_from(count).map_err(Error::other)?) / took.as_secs_f64();
+    Ok(format!(
+        "burst of {count} pods, {kind}: {rate:.0}/s, {times}"
+    ))
 }
 
 async fn create_all(

@@ -48,7 +48,7 @@ struct Args {
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 
-    /// Pods of a burst, once of a bound target and once of another.
+    /// Pods of a burst: of a bound target, of another, and of the bound one during a flood.
     #[arg(long, default_value_t = 1_000)]
     pods: usize,
 
@@ -73,13 +73,13 @@ async fn measure(args: &Args) -> Result<()> {
     let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}})).await?;
     let controller = operator.start("bench").await?;
     let mut webhook = Webhook::start(&operator).await?;
-    for told in burst::measure(&cluster, args.pods).await? {
+    let replica = webhook.replicas().first();
+    let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;
+    for told in burst::measure(&cluster, replica, args.pods).await? {
         println!("{told}");
     }
     // The rest measures the webhook alone.
     controller.stop().await?;
-    let replica = webhook.replicas().first();
-    let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;
     let replica = Replica::of(&cluster, replica).await?;
     println!("one actor: {}", replica.memory()?);
 

@@ -135,7 +135,7 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
 }
 
 /// How many reviews the API server failed open.
-async fn failed_open(scenario: &Scenario) -> Result<f64> {
+pub(super) async fn failed_open(scenario: &Scenario) -> Result<f64> {
     let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
     let name = "apiserver_admission_webhook_fail_open_count{";
     let ours = metrics

@@ -1,10 +1,12 @@
-//! Clients that try to starve others. All of them connect from an address of their own, as other pods do.
+//! Clients that flood the webhook's port (ADM-22). All of them connect from an address of their own, as other pods do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_tests::{Error, Result};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -14,9 +16,17 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::cluster::Cluster;
+use crate::error::{Error, Result};
+use crate::operator::{Instance, NAMESPACE};
+
 /// On Linux all of 127.0.0.0/8 is loopback.
 const FROM: &str = "127.0.0.2:0";
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
+/// Holds the CA certificate of the webhook.
+const SECRET: &str = "asya-operator-webhook-tls";
+/// The port on which the chart's pods listen for reviews.
+const PORT: u16 = 9443;
 const PATH: &str = "/mutate/pods";
 /// Streams per connection: the server's limit.
 const STREAMS: u32 = 32;
@@ -26,8 +36,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// lowest priority.
 const NICE: i32 = 19;
 
-/// Where clients connect, what they trust, and their threads.
-pub(super) struct Clients {
+/// Where clients connect, what they trust, and their threads. Dropped, all of them end.
+pub struct Clients {
     target: Target,
     runtime: Option<Runtime>,
 }
@@ -41,7 +51,18 @@ impl Drop for Clients {
 }
 
 impl Clients {
-    pub(super) fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
+    /// None yet; they will connect to this replica of the webhook.
+    ///
+    /// # Errors
+    /// When the replica listens nowhere, or the controller has issued no certificate.
+    pub async fn of(cluster: &Cluster, replica: &Instance) -> Result<Self> {
+        let secrets: Api<Secret> = Api::namespaced(cluster.client(), NAMESPACE);
+        let data = secrets.get(SECRET).await?.data.unwrap_or_default();
+        let ca = data.get("ca.crt");
+        let ca = ca.ok_or_else(|| Error::other(format!("Secret {SECRET} has no ca.crt")))?;
+        let ca = CertificateDer::from_pem_slice(&ca.0).map_err(Error::other)?;
+        let address = replica.address_of(PORT);
+        let address = address.ok_or_else(|| Error::other("nobody listens for reviews"))?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let lower = || {
             // On Linux this applies to the calling thread only.
@@ -62,7 +83,7 @@ impl Clients {
 
     /// Opens this many connections, some at a time, and keeps each until the server closes it. Returns how many were
     /// opened.
-    pub(super) async fn idle(&self, count: usize) -> usize {
+    pub async fn idle(&self, count: usize) -> usize {
         let (target, (opened, answer)) = (self.target.clone(), oneshot::channel());
         self.spawn(async move {
             let mut open = 0;
@@ -81,7 +102,7 @@ impl Clients {
     }
 
     /// Keeps this many HTTP/2 streams open, each sending a byte of its body now and then.
-    pub(super) fn slow_streams(&self, count: u32) {
+    pub fn slow_streams(&self, count: u32) {
         for _ in 0..count.div_ceil(STREAMS) {
             let target = self.target.clone();
             self.spawn(async move {
@@ -94,7 +115,7 @@ impl Clients {
     }
 
     /// Sends this many bodies of 8 MiB concurrently, over and over.
-    pub(super) fn large_bodies(&self, count: usize) {
+    pub fn large_bodies(&self, count: usize) {
         let body: Arc<[u8]> = vec![b' '; LARGE].into();
         for _ in 0..count {
             let (target, body) = (self.target.clone(), Arc::clone(&body));
