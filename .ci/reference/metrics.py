@@ -13,8 +13,8 @@ CODES = "wire/src/envelope.rs"
 TYPES = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram", "Histograms": "histogram", "Info": "info"}
 SUFFIXES = {"counter": "_total", "info": "_info"}
 SCRAPING = (
-    "The chart scrapes no sidecars. Their pods have the label `asya.sh/actor`. Standalone pods name the port, `asya-metrics` (8080). Bound pods name none, "
-    "because other controllers read the ports of their pods: the sidecar listens on 18080 or, if the pod uses that port, on the next free one, which "
+    "The chart scrapes no sidecars. Their pods have the label `asya.sh/actor`. Standalone pods name the port, `asya-metrics`: 8080, "
+    "or another one if one of their containers declares that. Bound pods name none, because other controllers read the ports of their pods: the sidecar listens on 18080 or, if the pod uses that port, on the next free one, which "
     "`ASYA_METRICS_ADDR` in its container says. With the Prometheus Operator (no test has tried this one; its second endpoint finds sidecars on 18080 "
     "only, by IPv4):"
 )

@@ -19,7 +19,10 @@ const RESERVED: [&str; 2] = [variable::ACTOR_NAME, variable::SOCKET_DIR];
 /// Likewise, where sidecars compose the names of queues.
 const RESERVED_FOR_BARE_NAMES: [&str; 2] = [variable::NAMESPACE, variable::QUEUE_TEMPLATE];
 
-const METRICS_PORT: u16 = 8080;
+/// The sidecar's own default for metrics and probes.
+pub(super) const METRICS_PORT: u16 = 8080;
+/// The first of the ports that it gets instead where others may use its default (POD-1, BIND-24).
+pub(super) const OTHER_METRICS_PORT: u16 = 18_080;
 
 /// The default of Kubernetes and of the sidecar.
 pub(super) const DEFAULT_GRACE_SECONDS: i64 = 30;
@@ -51,8 +54,29 @@ pub(super) fn is_end_actor(actor: &str) -> bool {
     actor == HAPPY_END || actor == ERROR_END
 }
 
+/// The first port from [`OTHER_METRICS_PORT`] that the pod does not declare.
+pub(super) fn free_metrics_port(declares: impl Fn(u16) -> bool) -> u16 {
+    (OTHER_METRICS_PORT..=u16::MAX)
+        .find(|port| !declares(*port))
+        .unwrap_or(OTHER_METRICS_PORT)
+}
+
+/// The variable that moves the sidecar's listener to a port.
+pub(super) fn listens_on(port: u16) -> EnvVar {
+    text(variable::METRICS_ADDR, &format!(":{port}"))
+}
+
+/// The port of metrics and probes in a pod of our own workload, given the ports that its containers declare.
+pub(super) fn metrics_port(spec: &AsyncActorSpec, declares: impl Fn(u16) -> bool) -> u16 {
+    if moves_listener(spec) || !declares(METRICS_PORT) {
+        METRICS_PORT
+    } else {
+        free_metrics_port(declares)
+    }
+}
+
 /// The sidecar in a pod of our own workload; a native one belongs to the init containers.
-pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
+pub(super) fn container(inputs: &SidecarInputs<'_>, metrics_port: u16) -> Value {
     let sidecar = inputs.spec.effective_sidecar();
     let resources = sidecar
         .resources
@@ -60,7 +84,7 @@ pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
     let security_context = sidecar.security_context.cloned().unwrap_or_else(restricted);
     let mut container = base(inputs);
     container["ports"] =
-        json!([{"name": "asya-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}]);
+        json!([{"name": "asya-metrics", "containerPort": metrics_port, "protocol": "TCP"}]);
     container["resources"] = json!(resources.unwrap_or(&inputs.settings.sidecar_resources));
     container["securityContext"] = security_context;
     if has_own_probes(inputs) {
@@ -77,11 +101,14 @@ pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
 /// Whether the sidecar is known to answer probes: other images might not, and users may move or switch off the listener
 /// (POD-1).
 fn has_own_probes(inputs: &SidecarInputs<'_>) -> bool {
-    let moves_listener = |entry: &EnvVar| {
-        [variable::METRICS_ADDR, variable::METRICS_ENABLED].contains(&entry.name.as_str())
-    };
-    let env = inputs.spec.effective_sidecar().env;
-    is_own(inputs.spec, inputs.settings) && !env.iter().any(moves_listener)
+    is_own(inputs.spec, inputs.settings) && !moves_listener(inputs.spec)
+}
+
+/// Whether the user moves or switches off the sidecar's listener.
+fn moves_listener(spec: &AsyncActorSpec) -> bool {
+    let listener = [variable::METRICS_ADDR, variable::METRICS_ENABLED];
+    let env = spec.effective_sidecar().env;
+    env.iter().any(|it| listener.contains(&it.name.as_str()))
 }
 
 /// Whether the sidecar is `asya-sidecar` of this version. Other images get nothing that their versions do not know

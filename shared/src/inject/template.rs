@@ -140,8 +140,12 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         .get("terminationGracePeriodSeconds")
         .and_then(Value::as_i64);
     let grace = grace.filter(|_| sidecar::is_own(inputs.spec, inputs.settings));
-    let further = Vec::from_iter(grace.and_then(sidecar::grace_period));
-    let container = sidecar::container(&SidecarInputs {
+    let mut further = Vec::from_iter(grace.and_then(sidecar::grace_period));
+    let metrics_port = sidecar::metrics_port(inputs.spec, |port| declares(spec, port));
+    if metrics_port != sidecar::METRICS_PORT {
+        further.push(sidecar::listens_on(metrics_port));
+    }
+    let container = SidecarInputs {
         namespace: inputs.namespace,
         actor: inputs.actor,
         spec: inputs.spec,
@@ -150,7 +154,8 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         gateway,
         volumes: &STANDALONE_VOLUMES,
         further: &further,
-    });
+    };
+    let container = sidecar::container(&container, metrics_port);
     // a native sidecar stops after the runtime, so it can still handle the runtime's last reply
     let list = if inputs.spec.effective_sidecar().native {
         "initContainers"
@@ -160,6 +165,14 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
     if let Some(containers) = list_at(spec, list) {
         containers.push(container);
     }
+}
+
+/// Whether a container of the pod declares this port.
+fn declares(spec: &Map<String, Value>, port: u16) -> bool {
+    let lists = ["initContainers", "containers"].map(|list| spec.get(list)?.as_array());
+    let containers = lists.into_iter().flatten().flatten();
+    let ports = containers.filter_map(|it| it.get("ports")?.as_array());
+    ports.flatten().any(|it| it["containerPort"] == port)
 }
 
 fn containers_mut<'a>(

@@ -4,9 +4,9 @@ use super::existing::{ExistingItems, variable};
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
 use super::plan::BoundPlan;
 use super::pod::PodView;
-use super::pod_properties::{METRICS_PORT, PodProperties, USER};
+use super::pod_properties::{PodProperties, USER};
 use super::resources::qos_class;
-use crate::inject::sidecar::DEFAULT_GRACE_SECONDS;
+use crate::inject::sidecar::{DEFAULT_GRACE_SECONDS, OTHER_METRICS_PORT, free_metrics_port};
 use crate::names::{ADAPTERS, RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use crate::resolve::{ContainerShape, DEFAULT_CONTAINER};
 
@@ -73,12 +73,11 @@ impl PodProperties {
     }
 }
 
+/// The sidecar's own default is the model's port in `KServe` and Knative (BIND-24).
 fn metrics_port(pod: &PodView<'_>, existing: Option<u16>) -> u16 {
-    let free = |port: &u16| !pod.declares(*port);
     existing
-        .filter(|port| *port >= METRICS_PORT && free(port))
-        .or_else(|| (METRICS_PORT..=u16::MAX).find(free))
-        .unwrap_or(METRICS_PORT)
+        .filter(|port| *port >= OTHER_METRICS_PORT && !pod.declares(*port))
+        .unwrap_or_else(|| free_metrics_port(|port| pod.declares(port)))
 }
 
 /// Both containers run as the same user, because only the socket's owner can use it. They never run as root.

@@ -1,10 +1,8 @@
 //! Properties of the pod that our containers depend on.
 
 use super::resources::QosClass;
-use crate::inject::sidecar::DEFAULT_GRACE_SECONDS;
+use crate::inject::sidecar::{DEFAULT_GRACE_SECONDS, OTHER_METRICS_PORT};
 
-/// Port of the sidecar's metrics. The sidecar's own default is the model's port in `KServe` and Knative (BIND-24).
-pub(super) const METRICS_PORT: u16 = 18_080;
 /// User of our containers where the pod sets none (BIND-26).
 pub(super) const USER: i64 = 65_532;
 
@@ -27,7 +25,7 @@ impl PodProperties {
         Self {
             target_url: String::new(),
             handler: String::new(),
-            metrics_port: Some(METRICS_PORT),
+            metrics_port: Some(OTHER_METRICS_PORT),
             user: Some(USER),
             qos_class: QosClass::Other,
             grace_seconds: DEFAULT_GRACE_SECONDS,

@@ -69,6 +69,62 @@ fn only_our_own_sidecar_with_its_default_listener_has_a_liveness_probe() {
     }
 }
 
+/// POD-1
+#[test]
+fn sidecar_listens_where_no_other_container_does() {
+    let port = |number: u16| json!([{"containerPort": number}]);
+    let default = json!([{"name": "asya-metrics", "containerPort": 8080, "protocol": "TCP"}]);
+    let other = json!([{"name": "asya-metrics", "containerPort": 18080, "protocol": "TCP"}]);
+    let next = json!([{"name": "asya-metrics", "containerPort": 18081, "protocol": "TCP"}]);
+    let helper = |ports: Value| json!({"name": "helper", "image": "h", "ports": ports});
+    let moved = json!({"env": [{"name": "ASYA_METRICS_ADDR", "value": ":9000"}]});
+    let both = json!([{"containerPort": 8080}, {"containerPort": 18080}]);
+    for (list, extra, sidecar, ports, address) in [
+        ("containers", helper(port(80)), json!({}), &default, None),
+        (
+            "containers",
+            helper(port(8080)),
+            json!({}),
+            &other,
+            Some(":18080"),
+        ),
+        ("containers", helper(both), json!({}), &next, Some(":18081")),
+        (
+            "initContainers",
+            helper(port(8080)),
+            json!({}),
+            &other,
+            Some(":18080"),
+        ),
+        (
+            "containers",
+            helper(port(8080)),
+            json!({"image": "theirs:1"}),
+            &other,
+            Some(":18080"),
+        ),
+        (
+            "containers",
+            helper(port(8080)),
+            moved,
+            &default,
+            Some(":9000"),
+        ),
+    ] {
+        let mut template = json!({"spec": {"initContainers": [], "containers": [{"name": "asya-runtime", "image": "i"}]}});
+        template["spec"][list].as_array_mut().unwrap().push(extra);
+        let fixture =
+            Fixture::new(&json!({"sidecar": sidecar, "workload": {"template": template}}));
+        assert_eq!(
+            &fixture.container("asya-sidecar")["ports"],
+            ports,
+            "{template}"
+        );
+        let variable = fixture.variable("ASYA_METRICS_ADDR");
+        assert_eq!(variable.as_deref(), address, "{template}");
+    }
+}
+
 /// SC-111, POD-10
 #[test]
 fn sidecar_has_as_long_to_end_as_its_pod() {
