@@ -8,7 +8,7 @@ use asya_shared::api::AsyncActorSpec;
 use asya_shared::key::Key;
 use asya_shared::names::{GROUP, annotation};
 use asya_shared::review::check_spec;
-use asya_shared::validate::{self, Subject, Violation, Write};
+use asya_shared::validate::{self, Recorded, Subject, Violation, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -131,7 +131,7 @@ impl ActorReviewer {
         let write = match (&*request.operation, &old) {
             ("CREATE", _) => Write::Create,
             (_, Some(old)) => Write::Update { old },
-            (_, None) => Write::Stored,
+            (_, None) => Write::Stored(Recorded::default()),
         };
         let subject = Subject {
             name: &key.name,

@@ -12,7 +12,7 @@ use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, 
 use asya_shared::config::{QueueNames, Transport, TransportsConfig};
 use asya_shared::scaling::{ScaleTarget, ScalingObjects, TriggerError};
 use asya_shared::transport::ActorQueue;
-use asya_shared::validate::{self, Subject, Write};
+use asya_shared::validate::{self, Recorded, Subject, Write};
 
 use crate::context::Installation;
 use crate::fault::{Fault, Reason};
@@ -159,6 +159,7 @@ pub fn desired(
     let key = &actor.metadata.key;
     let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
     let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;
+    let workloads = recorded_workloads(previous);
     let subject = Subject {
         name: &key.name,
         namespace: &key.namespace,
@@ -167,7 +168,10 @@ pub fn desired(
         write: if is_new(previous) {
             Write::Create
         } else {
-            Write::Stored
+            Write::Stored(Recorded {
+                workloads: &workloads,
+                transport: previous.queue.as_ref().map(|it| &*it.transport),
+            })
         },
         transports: &installation.transports,
         privileged_sidecars: installation.settings.privileged_sidecars,
@@ -210,6 +214,15 @@ pub fn desired(
         mode,
         spec,
     }))
+}
+
+fn recorded_workloads(previous: &AsyncActorStatus) -> Vec<WorkloadKind> {
+    let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet].into_iter();
+    let is_recorded = |kind: &WorkloadKind| {
+        let mut entries = previous.inventory.iter();
+        entries.any(|it| it.group == "apps" && it.kind == kind.name())
+    };
+    kinds.filter(is_recorded).collect()
 }
 
 /// Whether nothing has been created for the actor yet. We record what we create in status; the Go operator recorded

@@ -26,7 +26,7 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
-use crate::api::AsyncActorSpec;
+use crate::api::{AsyncActorSpec, WorkloadKind};
 use crate::config::TransportsConfig;
 
 pub use annotations::{CONTROL_ANNOTATIONS, annotations, is_switched_on};
@@ -70,14 +70,23 @@ pub enum Write<'a> {
         old: &'a AsyncActorSpec,
     },
     /// An actor that is already stored.
-    Stored,
+    Stored(Recorded<'a>),
+}
+
+/// What exists for a stored actor, as far as it is known. Its spec may have changed while the webhook was down.
+#[derive(Clone, Copy, Default)]
+pub struct Recorded<'a> {
+    /// Kinds of the workloads with its name.
+    pub workloads: &'a [WorkloadKind],
+    /// The transport that has its queue.
+    pub transport: Option<&'a str>,
 }
 
 impl<'a> Subject<'a> {
     pub(crate) fn old(&self) -> Option<&'a AsyncActorSpec> {
         match self.write {
             Write::Update { old } => Some(old),
-            Write::Create | Write::Stored => None,
+            Write::Create | Write::Stored(_) => None,
         }
     }
 }

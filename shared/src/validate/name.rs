@@ -2,7 +2,7 @@
 //! names of something else; otherwise actors from before the rule stay editable.
 
 use super::violation::Violations;
-use super::{Subject, Write};
+use super::{Recorded, Subject, Write};
 use crate::api::{AsyncActorSpec, Workload, WorkloadKind};
 
 const PATH: &str = "metadata.name";
@@ -22,24 +22,31 @@ pub(super) fn is_valid_for_workload(subject: &Subject<'_>, found: &mut Violation
     if is_dns_label(subject.name, longest) {
         return;
     }
-    match subject.write {
-        Write::Create => found.add(
-            PATH,
-            &format!(
-                "too long or illegal characters for {bearer}; use at most {longest} of a-z, 0-9 and -, \
-                 with a letter or digit at both ends"
-            ),
-        ),
-        // The workload of the previous kind is deleted before the new one has a pod.
-        Write::Update { old } if kind_of(old) != kind => found.add(
+    // The workload of the previous kind is deleted before the new one has a pod.
+    let changes_kind = match subject.write {
+        Write::Create => {
+            return found.add(
+                PATH,
+                &format!(
+                    "too long or illegal characters for {bearer}; use at most {longest} of a-z, 0-9 and -, \
+                     with a letter or digit at both ends"
+                ),
+            );
+        }
+        Write::Update { old } => kind_of(old) != kind,
+        Write::Stored(Recorded { workloads, .. }) => {
+            !workloads.is_empty() && kind.is_some_and(|kind| !workloads.contains(&kind))
+        }
+    };
+    if changes_kind {
+        found.add(
             "spec.workload.kind",
             &format!(
                 "the actor's name is too long or has illegal characters for {bearer}, which allows at most {longest} of \
                  a-z, 0-9 and -, with a letter or digit at both ends; keep the kind, or create an AsyncActor with another \
                  name"
             ),
-        ),
-        Write::Update { .. } | Write::Stored => {}
+        );
     }
 }
 
@@ -49,13 +56,21 @@ fn kind_of(spec: &AsyncActorSpec) -> Option<WorkloadKind> {
 
 /// Checks names of queue and dead letter queue (VAL-11).
 pub(super) fn is_valid_for_queues(subject: &Subject<'_>, found: &mut Violations) {
-    let (path, fix) = match subject.write {
-        Write::Create => (PATH, ""),
-        Write::Update { old } if old.transport != subject.spec.transport => (
+    let former = match subject.write {
+        Write::Create => None,
+        Write::Update { old } => Some(&*old.transport),
+        Write::Stored(Recorded { transport, .. }) => match transport {
+            Some(transport) => Some(transport),
+            None => return,
+        },
+    };
+    let (path, fix) = match former {
+        None => (PATH, ""),
+        Some(former) if former != subject.spec.transport => (
             "spec.transport",
             "; keep the transport, or create an AsyncActor with another name",
         ),
-        Write::Update { .. } | Write::Stored => return,
+        Some(_) => return,
     };
     let Ok(transport) = subject.transports.usable(&subject.spec.transport) else {
         return;

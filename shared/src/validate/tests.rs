@@ -228,7 +228,7 @@ fn name_of_an_existing_actor_is_not_checked() {
         })
         .len()
     };
-    assert_eq!(judged("my.actor", Write::Stored), 0);
+    assert_eq!(judged("my.actor", Write::Stored(Recorded::default())), 0);
     assert_eq!(judged("my.actor", Write::Update { old: &spec }), 0);
     for (name, wrong) in [
         ("my.actor", 1),
@@ -278,7 +278,7 @@ fn target_must_be_in_the_same_and_not_in_a_system_namespace() {
     }))
     .unwrap();
     let crossing = |spec: &AsyncActorSpec| {
-        with(spec, Write::Stored, |it| {
+        with(spec, Write::Stored(Recorded::default()), |it| {
             cross_namespace_violation(it).map(|it| it.to_string())
         })
     };
@@ -299,7 +299,7 @@ fn target_must_be_in_the_same_and_not_in_a_system_namespace() {
         ("kube-system", true),
         ("kubeflow", false),
     ] {
-        let write = Write::Stored;
+        let write = Write::Stored(Recorded::default());
         let subject = Subject {
             name: "actor",
             namespace,
@@ -321,7 +321,7 @@ fn target_must_be_in_the_same_and_not_in_a_system_namespace() {
 #[test]
 fn warnings_report_what_is_probably_unintended() {
     let good = spec("rabbitmq", &template(&json!({})));
-    assert_eq!(warned(&good, Write::Stored), [""; 0]);
+    assert_eq!(warned(&good, Write::Stored(Recorded::default())), [""; 0]);
 
     let unknown = spec("kafka", &template(&json!({})));
     assert_eq!(

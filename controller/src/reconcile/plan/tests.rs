@@ -376,6 +376,37 @@ fn workload_of_the_previous_kind_is_kept_while_the_spec_is_invalid() {
     assert_eq!(standalone_plan(&observed).previous_workload, None);
 }
 
+/// VAL-11: a change while the webhook was down.
+#[test]
+fn workload_and_queue_stay_if_the_name_is_illegal_for_what_the_spec_now_asks_for() {
+    let refused = |name: &str, change: &Value, recorded: &[&str]| {
+        let entry = |kind: &&str| json!({"group": "apps", "kind": kind, "name": name});
+        let status = json!({
+            "inventory": recorded.iter().map(entry).collect::<Vec<_>>(),
+            "queue": {"transport": "mq", "name": "q"},
+        });
+        let mut spec = spec(&json!({}));
+        spec["workload"]["kind"] = change["kind"].clone();
+        spec["transport"] = change["transport"].clone();
+        let observed = observed(&actor(&json!({"name": name}), &spec, &status));
+        matches!(&observed.desired, Err(fault) if fault.reason == Reason::ValidationError)
+    };
+    let long = "a".repeat(53);
+    let stateful_set = json!({"kind": "StatefulSet", "transport": "mq"});
+    assert!(refused(&long, &stateful_set, &["Deployment"]));
+    assert!(!refused(&long, &stateful_set, &["StatefulSet"]));
+    assert!(!refused(
+        &long,
+        &stateful_set,
+        &["Deployment", "StatefulSet"]
+    ));
+    let deployment = json!({"kind": "Deployment", "transport": "mq"});
+    assert!(!refused(&long, &deployment, &["StatefulSet"]));
+    let sqs = json!({"kind": "Deployment", "transport": "aws"});
+    assert!(refused("a.b", &sqs, &["Deployment"]));
+    assert!(!refused("a-b", &sqs, &["Deployment"]));
+}
+
 /// VAL-11, VAL-19, FW-30
 #[test]
 fn name_is_validated_until_something_is_created_under_it() {

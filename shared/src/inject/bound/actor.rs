@@ -10,7 +10,7 @@ use super::probe_result::ProbeResult;
 use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
 use crate::resolve::{PodMatch, has_intermediate_owners, pods_of};
-use crate::validate::{Subject, Write, check, joined};
+use crate::validate::{Recorded, Subject, Write, check, joined};
 
 /// A binding, with everything that a review needs.
 #[derive(Debug, PartialEq)]
@@ -160,7 +160,7 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<Injectio
         namespace: inputs.namespace,
         spec: inputs.spec,
         role_arn: inputs.role_arn,
-        write: Write::Stored,
+        write: Write::Stored(Recorded::default()),
         transports: inputs.transports,
         privileged_sidecars: inputs.settings.privileged_sidecars,
     });

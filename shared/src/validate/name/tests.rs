@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::api::AsyncActorSpec;
+use crate::api::{AsyncActorSpec, WorkloadKind};
 use crate::config::TransportsConfig;
-use crate::validate::{Subject, Write, check};
+use crate::validate::{Recorded, Subject, Write, check};
 
 const TRANSPORTS: &str = r#"{"transports": {
     "rabbit": {"type": "rabbitmq", "enabled": true, "config": {"host": "rabbitmq.test"}},
@@ -27,12 +27,16 @@ fn bound(transport: &str) -> AsyncActorSpec {
 }
 
 fn updated(name: &str, old: &AsyncActorSpec, new: &AsyncActorSpec) -> Vec<String> {
+    written(name, new, Write::Update { old })
+}
+
+fn written(name: &str, spec: &AsyncActorSpec, write: Write<'_>) -> Vec<String> {
     let violations = check(&Subject {
         name,
         namespace: "ns",
-        spec: new,
+        spec,
         role_arn: None,
-        write: Write::Update { old },
+        write,
         transports: &TransportsConfig::parse(TRANSPORTS).unwrap(),
         privileged_sidecars: false,
     });
@@ -87,6 +91,55 @@ fn change_to_a_transport_that_the_name_is_illegal_for_is_refused() {
         assert_eq!(updated("my.actor", &new, &old), [""; 0]);
         assert_eq!(updated("my-actor", &old, &new), [""; 0]);
     }
+}
+
+/// VAL-11: the controller finds what was changed while the webhook was down.
+#[test]
+fn stored_change_is_refused_like_an_update() {
+    use WorkloadKind::{Deployment, StatefulSet};
+    let long = "a".repeat(53);
+    for (workloads, kind, refused) in [
+        (&[Deployment][..], "StatefulSet", true),
+        (&[Deployment, StatefulSet], "StatefulSet", false),
+        (&[StatefulSet], "StatefulSet", false),
+        (&[StatefulSet], "Deployment", false),
+        (&[], "StatefulSet", false),
+    ] {
+        let spec = spec("rabbit", Some(kind));
+        let recorded = Recorded {
+            workloads,
+            transport: Some("rabbit"),
+        };
+        let found = written(&long, &spec, Write::Stored(recorded));
+        assert_eq!(found.len(), usize::from(refused), "{workloads:?} {kind}");
+        assert!(
+            found
+                .iter()
+                .all(|it| it.starts_with("spec.workload.kind: "))
+        );
+        assert_eq!(written("short", &spec, Write::Stored(recorded)), [""; 0]);
+    }
+    for (transport, refused) in [
+        (Some("rabbit"), true),
+        (Some("cloud"), false),
+        (None, false),
+    ] {
+        let recorded = Recorded {
+            workloads: &[Deployment],
+            transport,
+        };
+        let found = written("my.actor", &spec("cloud", None), Write::Stored(recorded));
+        assert_eq!(found.len(), usize::from(refused), "{transport:?}");
+        assert!(found.iter().all(|it| it.starts_with("spec.transport: ")));
+    }
+    let deployment = Recorded {
+        workloads: &[Deployment],
+        transport: Some("cloud"),
+    };
+    assert_eq!(
+        written("my.actor", &bound("cloud"), Write::Stored(deployment)),
+        [""; 0]
+    );
 }
 
 /// VAL-11: actors from before the rule stay editable.
