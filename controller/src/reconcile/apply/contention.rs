@@ -7,6 +7,8 @@ use std::time::Duration;
 use asya_shared::names::annotation::{self, AUTOSCALER_CLASS};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, manager};
 use asya_shared::resolve::ObjectRef;
+use asya_shared::scaling::hpa_name;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
@@ -122,7 +124,7 @@ pub(super) async fn record_scaling(
 type ContestedPath = (String, Option<String>);
 
 /// Identifies the field and the manager that changed it; `None` if no write counts as a conflict.
-async fn find_conflict(
+pub(super) async fn find_conflict(
     context: &Context,
     scaled_object: &Key,
     field: &ContestedField,
@@ -160,13 +162,36 @@ async fn find_conflict(
                 return Ok(None);
             };
             let scaling = read_metadata(context, &scaled_objects(), scaled_object).await?;
-            if replicas::predate_scaling(&existing, scaling.as_ref()) {
+            if replicas::predate_scaling(&existing, scaling.as_ref())
+                || !still_differ(context, scaled_object, workload).await?
+            {
                 return Ok(None);
             }
             let path = PathElement::text(&PathElement::path(&REPLICAS));
             Ok(Some((path, Some(writer))))
         }
     }
+}
+
+/// Whether replicas and HPA differ at the API server. Their watches deliver at different moments, so that the caches may
+/// differ although nobody else writes (SAFE-26).
+async fn still_differ(
+    context: &Context,
+    scaled_object: &Key,
+    workload: &ObjectRef,
+) -> Result<bool, Error> {
+    let namespace = &scaled_object.namespace;
+    let record = context.scaled_objects.store.get(scaled_object);
+    let name = record.and_then(|it| it.hpa_name.as_deref().map(str::to_owned));
+    let name = name.unwrap_or_else(|| hpa_name(&scaled_object.name));
+    let hpas: Api<HorizontalPodAutoscaler> = Api::namespaced(context.client.clone(), namespace);
+    let hpa = hpas.get_opt(&name).await.map_err(Error::Api)?;
+    let desired = hpa.and_then(|hpa| Some(hpa.status?.desired_replicas));
+    let bindings = &context.bindings;
+    let body = bindings.read_object(&context.client, namespace, workload);
+    let body = body.await.map_err(Error::Api)?;
+    let current = body.and_then(|body| body.pointer("/spec/replicas")?.as_i64()?.try_into().ok());
+    Ok(replicas::differ(desired, current))
 }
 
 /// Returns the first field of each object that we no longer own, and its current manager.

@@ -53,7 +53,6 @@ pub(super) fn plan_replicas(
     })
 }
 
-/// Whether the target's replicas differ from what the HPA desires. Zero is ignored, because KEDA sets it, not the HPA.
 fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     let target = &resolved.target;
     if target.scale.object() != Some(&target.workload) {
@@ -65,17 +64,27 @@ fn differ_from_hpa(observed: &Observed, resolved: &Resolved) -> bool {
     let binding = observed.binding.as_ref();
     let scaling = binding.and_then(|it| it.target_scaling());
     let hpa = hpa.filter(|hpa| scaling.is_some_and(|scaling| scaling.target == hpa.target));
-    let desired = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
-    let current = resolved.replicas.filter(|current| *current > 0);
-    matches!((desired, current), (Some(desired), Some(current)) if desired != current)
+    differ(hpa.map(|hpa| hpa.desired), resolved.replicas)
+}
+
+/// Whether replicas are not what their HPA desires. Zero is ignored, because KEDA sets it, not the HPA.
+pub fn differ(desired: Option<i32>, current: Option<i32>) -> bool {
+    let numbers = desired.zip(current);
+    numbers.is_some_and(|(desired, current)| desired > 0 && current > 0 && desired != current)
 }
 
 /// The field manager that last wrote a workload's replicas, unless it is an autoscaler: an HPA writes them before it
-/// reports its desired number, and KEDA scales up from zero.
+/// reports its desired number, and KEDA scales up from zero. GKE's HPA controller is part of its `vpa-recommender`; a
+/// recommender of the Vertical Pod Autoscaler itself writes no replicas.
 pub fn other_field_manager(workload: &ObjectMeta) -> Option<String> {
     let manager = field_manager::describe_manager(workload, &PathElement::path(&REPLICAS))?;
     let name = manager.split(' ').next().unwrap_or_default();
-    let autoscalers = ["kube-controller-manager", "keda-operator", "keda"];
+    let autoscalers = [
+        "kube-controller-manager",
+        "vpa-recommender",
+        "keda-operator",
+        "keda",
+    ];
     (!autoscalers.contains(&name)).then_some(manager)
 }
 
