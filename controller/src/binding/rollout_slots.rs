@@ -4,11 +4,12 @@
 //! holds it until its rollout has ended or the slot expires. Targets share these slots. The operator's own workloads
 //! share those of [`crate::cluster::rollouts`] (SAFE-36).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::cluster::waiting_actors::WaitingActors;
 use crate::record::Key;
 
 /// The slots of all targets.
@@ -25,8 +26,7 @@ struct Inner {
     by_actor: HashMap<Key, Timestamp>,
     /// Consecutive rejected evictions.
     rejections: HashMap<Key, u32>,
-    /// Actors that wait for a slot, the longest first.
-    waiting: VecDeque<Key>,
+    waiting: WaitingActors,
 }
 
 impl RolloutSlots {
@@ -61,9 +61,7 @@ impl RolloutSlots {
     pub fn wait(&self, actor: &Key) {
         let mut inner = self.inner.lock();
         inner.by_actor.remove(actor);
-        if !inner.waiting.contains(actor) {
-            inner.waiting.push_back(actor.clone());
-        }
+        inner.waiting.push(actor);
     }
 
     /// Removes and returns the actors that have waited longest, one per free slot, to be enqueued now. If another actor
@@ -74,17 +72,14 @@ impl RolloutSlots {
             return Vec::new();
         }
         let mut holders = inner.holders(now);
-        let (mut next, mut still_waiting) = (Vec::new(), VecDeque::new());
-        for actor in inner.waiting.drain(..) {
-            if self.is_free(&holders, &actor) {
+        let free = self.max.saturating_sub(holders.len());
+        inner.waiting.take(free, |actor| {
+            let is_free = self.is_free(&holders, actor);
+            if is_free {
                 holders.insert(actor.clone());
-                next.push(actor);
-            } else {
-                still_waiting.push_back(actor);
             }
-        }
-        inner.waiting = still_waiting;
-        next
+            is_free
+        })
     }
 
     fn is_free(&self, holders: &HashSet<Key>, actor: &Key) -> bool {
@@ -126,7 +121,7 @@ impl Inner {
     /// Neither holds nor waits for a slot.
     fn leave(&mut self, actor: &Key) {
         self.by_actor.remove(actor);
-        self.waiting.retain(|waiting| waiting != actor);
+        self.waiting.remove(actor);
     }
 }
 

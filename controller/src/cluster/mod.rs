@@ -14,5 +14,6 @@ pub mod patch;
 pub mod pods;
 pub mod rollouts;
 pub mod store;
+pub mod waiting_actors;
 pub mod watch;
 pub mod workload;

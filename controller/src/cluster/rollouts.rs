@@ -2,12 +2,13 @@
 //! runtime script or sidecar image changes the pod template of all actors together (SAFE-36). An actor that may roll
 //! out holds a slot, as a target does (`binding/rollout_slots.rs`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::waiting_actors::WaitingActors;
 use crate::record::Key;
 
 /// A rollout that takes longer than this stops blocking others, because it may never complete.
@@ -26,7 +27,7 @@ pub struct WorkloadRollouts {
 struct Inner {
     /// When each rollout stops counting against the limit.
     running: HashMap<Key, Instant>,
-    waiting: VecDeque<Key>,
+    waiting: WaitingActors,
 }
 
 impl WorkloadRollouts {
@@ -45,12 +46,10 @@ impl WorkloadRollouts {
             return true;
         }
         if self.free(&inner) == 0 {
-            if !inner.waiting.contains(actor) {
-                inner.waiting.push_back(actor.clone());
-            }
+            inner.waiting.push(actor);
             return false;
         }
-        inner.leave(actor);
+        inner.waiting.remove(actor);
         inner.count(actor);
         true
     }
@@ -59,7 +58,7 @@ impl WorkloadRollouts {
     /// complete one no longer does.
     pub fn record_state(&self, actor: &Key, rolling: bool, complete: bool) {
         let mut inner = self.inner.lock();
-        inner.leave(actor);
+        inner.waiting.remove(actor);
         if rolling {
             inner.count(actor);
         } else if complete {
@@ -70,7 +69,7 @@ impl WorkloadRollouts {
     /// Drops an actor without a pending rollout.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
-        inner.leave(actor);
+        inner.waiting.remove(actor);
         inner.running.remove(actor);
     }
 
@@ -81,8 +80,8 @@ impl WorkloadRollouts {
         if inner.waiting.is_empty() {
             return Vec::new();
         }
-        let free = self.free(&inner).min(inner.waiting.len());
-        inner.waiting.drain(..free).collect()
+        let free = self.free(&inner);
+        inner.waiting.take(free, |_| true)
     }
 
     fn free(&self, inner: &Inner) -> usize {
@@ -96,10 +95,6 @@ impl Inner {
     fn count(&mut self, actor: &Key) {
         let ends = Instant::now() + SLOT_TIMEOUT;
         self.running.entry(actor.clone()).or_insert(ends);
-    }
-
-    fn leave(&mut self, actor: &Key) {
-        self.waiting.retain(|waiting| waiting != actor);
     }
 }
 

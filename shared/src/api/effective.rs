@@ -9,9 +9,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    ActorDeletionPolicy, AdoptionPolicy, AdvancedScaling, AsyncActorSpec, Binding, BindingRollout,
-    BindingStrategy, BoundRuntime, EnvVar, ImagePullPolicy, MetricType, Mode, QueueDeletionPolicy,
-    Resources, Timeout, Workload, WorkloadKind, WorkloadRef, messages,
+    AdoptionPolicy, AdvancedScaling, AsyncActorSpec, Binding, BindingRollout, BindingStrategy,
+    BoundRuntime, EnvVar, ImagePullPolicy, MetricType, Mode, Resources, Timeout, Workload,
+    WorkloadKind, WorkloadRef, messages,
 };
 
 /// `workload.replicas`.
@@ -286,25 +286,10 @@ impl AsyncActorSpec {
         })
     }
 
-    /// What happens to the queue when the actor is deleted.
-    #[must_use]
-    pub fn queue_deletion_policy(&self) -> QueueDeletionPolicy {
-        self.queue
-            .as_ref()
-            .and_then(|it| it.deletion_policy)
-            .unwrap_or_default()
-    }
-
     /// Which existing objects of a needed name the operator may adopt.
     #[must_use]
     pub fn effective_adoption_policy(&self) -> AdoptionPolicy {
         self.adoption_policy.unwrap_or_default()
-    }
-
-    /// What happens to the actor's objects when it is deleted.
-    #[must_use]
-    pub fn effective_deletion_policy(&self) -> ActorDeletionPolicy {
-        self.deletion_policy.unwrap_or_default()
     }
 }
 

@@ -192,12 +192,7 @@ fn minimal_actor_gets_all_defaults() {
         }
     );
     assert_eq!(actor.effective_scaling(), None);
-    assert_eq!(actor.queue_deletion_policy(), QueueDeletionPolicy::Delete);
     assert_eq!(actor.effective_adoption_policy(), AdoptionPolicy::Never);
-    assert_eq!(
-        actor.effective_deletion_policy(),
-        ActorDeletionPolicy::Delete
-    );
 }
 
 /// API-2, API-3

@@ -16,7 +16,7 @@ use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::rollout::inputs::{AnnotationConflict, RolloutAction, RolloutDecision};
 use crate::reconcile::plan::rollout::params::{RolloutParams, SlotChange, annotated_objects};
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
 
 /// Executes a rollout decision.
 pub(super) async fn roll_out(
@@ -27,12 +27,8 @@ pub(super) async fn roll_out(
     handoff: Option<bool>,
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
-    match params.slot {
-        Some(SlotChange::ReleaseAndReset) => context.rollout_slots.forget(key),
-        Some(SlotChange::Release) => context.rollout_slots.release(key),
-        Some(SlotChange::Wait) => context.rollout_slots.wait(key),
-        Some(SlotChange::Acquire(until)) => context.rollout_slots.acquire(key, until),
-        None => {}
+    if let Some(change) = params.slot {
+        change_slot(context, key, change);
     }
     if let Some((reason, text)) = &params.event {
         context.events.publish(actor, *reason, text);
@@ -68,6 +64,17 @@ pub(super) async fn roll_out(
         RolloutDecision::Act(RolloutAction::Evict(pod)) => {
             evict(context, key, &pod, &params.availability).await
         }
+    }
+}
+
+/// Changes the actor's rollout slot.
+pub(super) fn change_slot(context: &Context, key: &Key, change: SlotChange) {
+    let slots = &context.rollout_slots;
+    match change {
+        SlotChange::ReleaseAndReset => slots.forget(key),
+        SlotChange::Release => slots.release(key),
+        SlotChange::Wait => slots.wait(key),
+        SlotChange::Acquire(until) => slots.acquire(key, until),
     }
 }
 

@@ -1,4 +1,5 @@
 mod autoscaler_handoff;
+mod contested_replicas;
 mod empty_queues;
 mod events;
 mod impersonation;
@@ -8,6 +9,7 @@ mod retired_queues;
 mod same_queue;
 mod shared;
 mod template_handoff;
+mod unbinding;
 
 use std::time::Duration;
 

@@ -2,10 +2,12 @@
 
 use super::evict::evict;
 use super::foreign_fields::{self, TargetAnnotations, write_annotations};
+use super::rollout::change_slot;
+use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
-use crate::reconcile::model::outcome::{Outcome, RolloutOutcome};
+use crate::reconcile::model::outcome::{AWAITS_SLOT, Outcome, RolloutOutcome};
 use crate::reconcile::model::rollout::UNBIND_MARKER;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::record::{ActorRecord, Key};
@@ -19,11 +21,11 @@ pub(super) async fn unbind(
     params: &UnbindParams,
 ) -> Result<Option<Outcome>, Error> {
     let key = &actor.metadata.key;
+    if let Some(change) = params.slot {
+        change_slot(context, key, change);
+    }
     let (rolled, changed_target) = match step {
-        UnbindStep::Done => {
-            context.rollout_slots.forget(key);
-            return Ok(None);
-        }
+        UnbindStep::Done => return Ok(None),
         UnbindStep::Unknown => {
             return Ok(Some(Outcome::DeletionUnknown(Requeue::After(
                 RECHECK_INTERVAL,
@@ -40,6 +42,9 @@ pub(super) async fn unbind(
             }
             return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
+        UnbindStep::AwaitSlot => {
+            return Ok(Some(blocked(AWAITS_SLOT, Requeue::After(FALLBACK_REQUEUE))));
+        }
         UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
         UnbindStep::GiveUp => (give_up(context, key, params, None).await?, true),
         UnbindStep::ChangeValue => (
@@ -55,6 +60,7 @@ pub(super) async fn unbind(
     Ok(Some(match rolled {
         Some(RolloutOutcome::Waiting(_, text, requeue)) => blocked(&text, requeue),
         Some(RolloutOutcome::Conflict(conflict)) => {
+            context.rollout_slots.release(key);
             let manager = conflict.manager.unwrap_or_default();
             let text = format!("{}: {manager} owns {}", conflict.object, conflict.field);
             blocked(&text, Requeue::After(CONFLICT_RETRY))

@@ -144,11 +144,13 @@ pub enum ObservedQueue {
 }
 
 impl DeletionSettings {
-    /// Reads the policy from the raw spec.
+    /// Reads the policies from the raw spec. Decodes the spec only for an actor that is being deleted: nothing else needs
+    /// more than the queue's policy.
     pub fn of(actor: &ActorRecord) -> Self {
         let spec: Value = actor
             .spec
             .as_ref()
+            .filter(|_| actor.metadata.deleting)
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
             .unwrap_or_default();
         let text = |pointer| spec.pointer(pointer).and_then(Value::as_str);

@@ -308,15 +308,17 @@ impl RolloutOutcome {
 
     /// No rollout slot is free. The actor is enqueued when one is; `fallback` is in case that is missed.
     pub fn await_slot(fallback: Duration) -> Self {
-        let text =
-            "the maximum number of targets is being rolled out; waiting for one of them to finish";
         Self::Waiting(
             Reason::RolloutWaiting,
-            text.to_owned(),
+            AWAITS_SLOT.to_owned(),
             Requeue::After(fallback),
         )
     }
 }
+
+/// What an actor waits for that gets no rollout slot.
+pub const AWAITS_SLOT: &str =
+    "the maximum number of targets is being rolled out; waiting for one of them to finish";
 
 /// How a pod replacement was triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

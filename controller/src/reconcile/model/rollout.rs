@@ -129,6 +129,11 @@ impl TargetObject {
         }
     }
 
+    /// Whether it carries an annotation whose removal replaces its pods.
+    pub fn has_annotation(&self) -> bool {
+        self.roll_value.is_some() || self.handed_off
+    }
+
     /// The sidecar of the actor with this UID in its pod template, whoever put it there.
     pub fn sidecar_of(&self, actor: &str) -> Option<&TemplateSidecar> {
         let sidecar = self.template_sidecar.as_ref();
@@ -189,6 +194,16 @@ pub struct ObservedUnbinding {
     /// Objects that still carry our annotation, but are not known to belong to the target any more.
     pub stale_objects: Vec<ObjectRef>,
     pub unresolved: Option<Unresolved>,
+    pub limits: UnbindLimits,
+}
+
+/// What limits how many pods unbinding replaces, besides the target's own availability.
+#[derive(Clone, Debug, Default)]
+pub struct UnbindLimits {
+    /// Name of a `PodDisruptionBudget` of the target's pods that allows no disruption now.
+    pub blocking_pdb: Option<String>,
+    /// Whether this target has, or can get, a rollout slot.
+    pub has_slot: bool,
 }
 
 /// Why a target's pods cannot be determined.

@@ -154,8 +154,25 @@ async fn running_pod(
     let Some((_, metadata)) = live.min_by_key(|(labelled, it)| (*labelled, &it.key.name)) else {
         return Ok(None);
     };
+    read_pod(context, key, &metadata.key.name).await
+}
+
+/// The name of a budget that allows no disruption of this pod now.
+pub(super) async fn blocking_pdb_of(
+    context: &Context,
+    key: &Key,
+    pod: &str,
+) -> Result<Option<String>, Error> {
+    let pod = read_pod(context, key, pod).await?;
+    match pod {
+        Some(pod) => blocking_pdb(context, key, &pod).await,
+        None => Ok(None),
+    }
+}
+
+async fn read_pod(context: &Context, key: &Key, name: &str) -> Result<Option<Value>, Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    let pod = api.get_opt(&metadata.key.name).await.map_err(Error::Api)?;
+    let pod = api.get_opt(name).await.map_err(Error::Api)?;
     Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()))
 }
 

@@ -7,10 +7,11 @@ use kube::Api;
 use serde_json::Value;
 
 use super::availability;
-use super::rollout::read_target_objects;
+use super::rollout::{blocking_pdb_of, read_target_objects};
 use super::target_faults::forbidden_fault;
 use crate::binding::deleted::DeletedBinding;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
+use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::observed::DeletionSettings;
@@ -74,6 +75,11 @@ pub(super) async fn observe(
             target_object.in_template = owns_template && target_object.object == target.workload;
         }
         unbinding.read_availability(context, key, &target).await?;
+        unbinding.limits.has_slot = context.rollout_slots.can_acquire(key, clock::now());
+        let has_annotation = unbinding.objects.iter().any(TargetObject::has_annotation);
+        if let Some(pod) = unbinding.pods.first().filter(|_| has_annotation) {
+            unbinding.limits.blocking_pdb = blocking_pdb_of(context, key, &pod.name).await?;
+        }
         if context.bindings.older_binding(key).is_none() {
             unbinding.roll = Some(target.roll.clone());
             unbinding.scaled = Some(target.scaled().clone());

@@ -69,7 +69,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         matches!(&steps.next, NextPhase::FinalStep { queues } if !queues.is_empty());
     let known_pods = (deletes_queue || removes_sidecars(observed)).then_some(&observed.known_pods);
     Deletion {
-        unbind_params: UnbindParams::new(observed, &steps.unbind),
+        unbind_params: UnbindParams::new(observed, &steps.unbind, now),
         steps,
         scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Disabled(removal))),
         scaled_object: keda.scaled_object.ours().cloned(),
@@ -294,7 +294,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
         || previous.template.is_some()
         || (matches!(unbinding.unresolved, Some(Unresolved::Forbidden(_)))
             && (previous.bound_since.is_some() || previous.resolved_target.is_some()));
-    let last_action = rollout.filter(|rollout| rollout.value == UNBIND_MARKER);
+    let last_action = unbind::last_action(observed);
     let previous_pods = last_action.and_then(|it| it.pods);
     let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
     let since_last_action = acted_at.and_then(|time| now.duration_since(time).try_into().ok());
@@ -318,6 +318,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
             .as_ref()
             .map(|why| (why.text(), written)),
         since_last_action,
+        limits: unbinding.limits.clone(),
     })
 }
 

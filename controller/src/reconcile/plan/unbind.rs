@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
+use super::rollout::params::{SlotChange, new_slot, slot_expiry};
 use crate::fault::Reason;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
-use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, UNBIND_MARKER};
+use crate::reconcile::model::rollout::{
+    ObservedUnbinding, TargetObject, UNBIND_MARKER, UnbindLimits,
+};
 use crate::reconcile::model::target_pods::PodToReplace;
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
@@ -56,6 +60,7 @@ pub struct UnbindInputs<'a> {
     pub unresolved: Option<(&'a str, bool)>,
     /// Time since unbinding last acted: gave up or changed our fields, or evicted a pod; `None` if it has not yet.
     pub since_last_action: Option<Duration>,
+    pub limits: UnbindLimits,
 }
 
 /// The next step of unbinding.
@@ -67,6 +72,8 @@ pub enum UnbindStep {
     Unknown,
     /// Pods are being replaced.
     Wait(Duration),
+    /// The maximum number of targets is being rolled out.
+    AwaitSlot,
     /// Blocked for this reason until a user or another controller acts.
     Blocked(String, Duration),
     /// No other pod is replaced until all exist and are ready.
@@ -94,10 +101,11 @@ pub struct UnbindParams {
     pub availability: Availability,
     /// An earlier reconcile has reported what blocks unbinding.
     pub reported: bool,
+    pub slot: Option<SlotChange>,
 }
 
 impl UnbindParams {
-    pub fn new(observed: &Observed, step: &UnbindStep) -> Self {
+    pub fn new(observed: &Observed, step: &UnbindStep, now: Timestamp) -> Self {
         let binding = observed.binding.as_ref();
         let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
             return Self::default();
@@ -110,10 +118,7 @@ impl UnbindParams {
             .filter(|_| *step == UnbindStep::GiveUp);
         let actor_annotated = unbinding.objects.iter();
         let actor_annotated = actor_annotated.filter(|it| it.has_actor_annotation);
-        let annotated = unbinding
-            .objects
-            .iter()
-            .any(|object| object.roll_value.is_some() || object.handed_off);
+        let annotated = unbinding.objects.iter().any(TargetObject::has_annotation);
         let roll = unbinding.roll.clone().filter(|_| writes);
         Self {
             stale_objects: unbinding
@@ -127,12 +132,83 @@ impl UnbindParams {
             actor_annotated: actor_annotated.map(|it| it.object.clone()).collect(),
             availability: unbinding.availability.clone().unwrap_or_default(),
             reported: is_reported(observed, Reason::UnbindBlocked),
+            slot: slot_change(observed, unbinding, step, now),
         }
     }
 }
 
+/// Unbinding holds a slot from its first write or eviction until no pod has the sidecar (SAFE-15).
+fn slot_change(
+    observed: &Observed,
+    unbinding: &ObservedUnbinding,
+    step: &UnbindStep,
+    now: Timestamp,
+) -> Option<SlotChange> {
+    match step {
+        UnbindStep::Done => Some(SlotChange::ReleaseAndReset),
+        UnbindStep::Unknown => None,
+        UnbindStep::AwaitSlot => Some(SlotChange::Wait),
+        UnbindStep::Blocked(..) | UnbindStep::Stalled(..) => Some(SlotChange::Release),
+        UnbindStep::Evict(_) => Some(new_slot(observed, now)),
+        UnbindStep::GiveUp | UnbindStep::ChangeValue => {
+            (!unbinding.pods.is_empty()).then(|| new_slot(observed, now))
+        }
+        UnbindStep::Wait(_) => {
+            let acted = last_action(observed)?.since.as_ref()?;
+            slot_expiry(observed, acted.0, now).map(SlotChange::Acquire)
+        }
+    }
+}
+
+/// What unbinding recorded when it last acted.
+pub(super) fn last_action(observed: &Observed) -> Option<&RolloutStatus> {
+    let rollout = observed.previous.rollout.as_ref();
+    rollout.filter(|rollout| rollout.value == UNBIND_MARKER)
+}
+
 /// Decides the next step for an actor that is being deleted.
 pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    let step = next_step(inputs);
+    let waits = match &step {
+        UnbindStep::GiveUp | UnbindStep::ChangeValue => before_rollout(inputs),
+        UnbindStep::Evict(pod) if inputs.is_ready(pod) => inputs.await_slot(),
+        _ => None,
+    };
+    waits.unwrap_or(step)
+}
+
+/// Why the controller of the target must not begin to replace its pods yet (ROLL-2 (d), (e)).
+fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
+    let has_annotation = inputs.objects.iter().any(TargetObject::has_annotation);
+    if inputs.pods.is_empty() || inputs.since_last_action.is_some() || !has_annotation {
+        return None;
+    }
+    // Pods that are not ready may exhaust the budget themselves, and the sidecar may be the cause.
+    let all_ready = inputs.availability.is_none_or(|it| it.unready.is_empty());
+    let reduces_ready = inputs.objects.iter().any(|it| it.reduces_ready);
+    let budget = inputs.limits.blocking_pdb.as_deref();
+    if let Some(budget) = budget.filter(|_| all_ready && reduces_ready) {
+        let text = format!(
+            "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its replacement \
+             is ready; waiting until the budget allows one"
+        );
+        return Some(UnbindStep::Blocked(text, RECHECK_INTERVAL));
+    }
+    inputs.await_slot()
+}
+
+impl UnbindInputs<'_> {
+    fn await_slot(&self) -> Option<UnbindStep> {
+        (!self.limits.has_slot).then_some(UnbindStep::AwaitSlot)
+    }
+
+    fn is_ready(&self, pod: &PodToReplace) -> bool {
+        let unready = self.availability.iter().flat_map(|it| &it.unready);
+        !unready.into_iter().any(|unready| unready.uid == pod.uid)
+    }
+}
+
+fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if inputs.skip {
         return UnbindStep::Done;
     }
@@ -154,8 +230,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
         .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
     let mut objects = inputs.objects.iter();
     let has_template_fields = objects.any(|it| it.has_template_fields_of(inputs.actor));
-    let mut objects = inputs.objects.iter();
-    let has_annotation = objects.any(|it| it.roll_value.is_some() || it.handed_off);
+    let has_annotation = inputs.objects.iter().any(TargetObject::has_annotation);
     let annotated = !fields_given_up && (has_annotation || has_template_fields);
     let is_starting = inputs
         .since_last_action
@@ -234,6 +309,10 @@ pub fn leftover_eviction(
         objects: &unbinding.objects,
         unresolved: None,
         since_last_action: Some(Duration::MAX),
+        limits: UnbindLimits {
+            has_slot: true,
+            ..UnbindLimits::default()
+        },
     });
     match step {
         UnbindStep::Evict(pod) => Some(pod),

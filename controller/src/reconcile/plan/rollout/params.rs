@@ -89,22 +89,34 @@ fn slot_change(
         | RolloutDecision::RecordConflict(_)
         | RolloutDecision::Yield => SlotChange::ReleaseAndReset,
         RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
-            slot_expiry(observed, now).map_or(SlotChange::Release, SlotChange::Acquire)
+            let rollout = observed.previous.rollout.as_ref();
+            let since = rollout.and_then(|it| it.since.as_ref());
+            let until = since.and_then(|since| slot_expiry(observed, since.0, now));
+            until.map_or(SlotChange::Release, SlotChange::Acquire)
         }
         RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Release,
         RolloutDecision::AwaitSlot => SlotChange::Wait,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {
-            let until = now.checked_add(slot_time(observed));
-            SlotChange::Acquire(until.unwrap_or(Timestamp::MAX))
+            new_slot(observed, now)
         }
     })
 }
 
-/// When the slot of our last write expires. Derived from status, so that it survives a restart.
-fn slot_expiry(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
-    let since = observed.previous.rollout.as_ref()?.since.as_ref()?;
-    let until = since.0.checked_add(slot_time(observed)).ok()?;
+/// The slot of a write that is made now.
+pub(in crate::reconcile::plan) fn new_slot(observed: &Observed, now: Timestamp) -> SlotChange {
+    let until = now.checked_add(slot_time(observed));
+    SlotChange::Acquire(until.unwrap_or(Timestamp::MAX))
+}
+
+/// When the slot of the last write expires, which status says was made at `written`, so that the slot survives a
+/// restart. `None` if it has expired.
+pub(in crate::reconcile::plan) fn slot_expiry(
+    observed: &Observed,
+    written: Timestamp,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let until = written.checked_add(slot_time(observed)).ok()?;
     (until > now).then_some(until)
 }
 

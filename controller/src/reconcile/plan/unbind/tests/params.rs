@@ -1,10 +1,14 @@
 //! What the execution of a step is given.
 
-use serde_json::json;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::pod;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, TemplateSidecar};
+use crate::reconcile::plan::rollout::params::SlotChange;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::reconcile::tests::fixtures::{actor, just_read, observed};
 
@@ -38,7 +42,7 @@ fn template_is_given_up_if_it_has_fields_of_the_actor_and_of_no_other() {
             }),
             ..ObservedBinding::default()
         });
-        let params = UnbindParams::new(&observed, &step);
+        let params = UnbindParams::new(&observed, &step, Timestamp::UNIX_EPOCH);
         let row = format!("{in_template} {template_sidecar:?} {step:?}");
         assert_eq!(params.template.is_some(), expected, "{row}");
     }
@@ -57,5 +61,66 @@ fn availability_of_the_pods_goes_with_the_step() {
         ..ObservedBinding::default()
     });
     let step = UnbindStep::Evict(pod("a"));
-    assert_eq!(UnbindParams::new(&observed, &step).availability, read);
+    assert_eq!(
+        UnbindParams::new(&observed, &step, Timestamp::UNIX_EPOCH).availability,
+        read
+    );
+}
+
+/// SAFE-15: the slot is held from the first write until no pod has the sidecar, also by a new process.
+#[test]
+fn unbinding_holds_a_slot_while_pods_are_replaced() {
+    let second = |second| Timestamp::from_second(second).unwrap();
+    let now = second(1_000_000);
+    let acted = |seconds_ago: i64| {
+        let since = second(1_000_000 - seconds_ago).to_string();
+        rollout("unbound", &since)
+    };
+    let binding_rollout = rollout("hash", &now.to_string());
+    let (wait, nothing) = (UnbindStep::Wait(Duration::from_secs(2)), json!({}));
+    let blocked = UnbindStep::Blocked("text".to_owned(), Duration::from_secs(2));
+    let stalled = UnbindStep::Stalled("text".to_owned(), Duration::from_secs(2));
+    let until = |time| Some(SlotChange::Acquire(second(time)));
+    for (step, pods, status, expected) in [
+        (UnbindStep::GiveUp, 1, &nothing, until(1_000_600)),
+        (UnbindStep::ChangeValue, 1, &nothing, until(1_000_600)),
+        (UnbindStep::GiveUp, 0, &nothing, None),
+        (UnbindStep::Evict(pod("a")), 1, &nothing, until(1_000_600)),
+        (wait.clone(), 1, &acted(100), until(1_000_500)),
+        (wait.clone(), 1, &acted(600), None),
+        (wait.clone(), 1, &binding_rollout, None),
+        (wait, 1, &nothing, None),
+        (UnbindStep::AwaitSlot, 1, &nothing, Some(SlotChange::Wait)),
+        (blocked, 1, &acted(100), Some(SlotChange::Release)),
+        (stalled, 1, &acted(100), Some(SlotChange::Release)),
+        (UnbindStep::Unknown, 1, &acted(100), None),
+        (
+            UnbindStep::Done,
+            0,
+            &acted(100),
+            Some(SlotChange::ReleaseAndReset),
+        ),
+    ] {
+        assert_eq!(
+            slot(&step, pods, status, now),
+            expected,
+            "{step:?} {status}"
+        );
+    }
+}
+
+fn rollout(value: &str, since: &str) -> Value {
+    json!({"rollout": {"value": value, "since": since, "tries": 1, "generation": 1, "target": ""}})
+}
+
+fn slot(step: &UnbindStep, pods: usize, status: &Value, now: Timestamp) -> Option<SlotChange> {
+    let mut observed = observed(&actor(&json!({}), &json!({"transport": "mq"}), status));
+    observed.binding = Some(ObservedBinding {
+        unbinding: Some(ObservedUnbinding {
+            pods: vec![pod("a"); pods],
+            ..ObservedUnbinding::default()
+        }),
+        ..ObservedBinding::default()
+    });
+    UnbindParams::new(&observed, step, now).slot
 }

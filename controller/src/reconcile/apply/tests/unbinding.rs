@@ -1,0 +1,47 @@
+//! The rollout slot of an actor that is being deleted.
+
+use super::*;
+use crate::reconcile::apply::unbind::unbind;
+use crate::reconcile::plan::rollout::params::SlotChange;
+use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
+
+/// SAFE-15
+#[tokio::test]
+async fn deletion_that_waits_for_a_slot_says_so_and_is_enqueued_once_one_is_free() {
+    let context = context();
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let observed = observed(&actor(&deleted, &spec(&json!({})), &json!({})));
+    let (key, now) = (observed.key(), Timestamp::now());
+    let step = async |step: UnbindStep, slot| {
+        let params = UnbindParams {
+            slot: Some(slot),
+            ..UnbindParams::default()
+        };
+        unbind(&context, &observed.actor, &step, &params)
+            .await
+            .unwrap()
+    };
+    let outcome = step(UnbindStep::AwaitSlot, SlotChange::Wait).await;
+    let Some(Outcome::Deleting {
+        fault: Some(fault), ..
+    }) = outcome
+    else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(fault.reason, Reason::UnbindBlocked);
+    assert!(
+        fault.message.contains("maximum number of targets"),
+        "{}",
+        fault.message
+    );
+    assert_eq!(context.rollout_slots.dequeue_waiting(now), [key.clone()]);
+
+    let until = now + Duration::from_mins(1);
+    let wait = UnbindStep::Wait(Duration::from_secs(1));
+    step(wait, SlotChange::Acquire(until)).await;
+    let other = Key::new("ns", "other");
+    assert!(!context.rollout_slots.can_acquire(&other, now));
+    let done = step(UnbindStep::Done, SlotChange::ReleaseAndReset).await;
+    assert!(done.is_none());
+    assert!(context.rollout_slots.can_acquire(&other, now));
+}
