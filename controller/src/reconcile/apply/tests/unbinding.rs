@@ -34,7 +34,8 @@ async fn deletion_that_waits_for_a_slot_says_so_and_is_enqueued_once_one_is_free
         "{}",
         fault.message
     );
-    assert_eq!(context.rollout_slots.dequeue_waiting(now), [key.clone()]);
+    let enqueued = context.rollout_slots.dequeue_waiting(now);
+    assert_eq!(enqueued, std::slice::from_ref(key));
 
     let until = now + Duration::from_mins(1);
     let wait = UnbindStep::Wait(Duration::from_secs(1));
