@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::operator::Operator;
 use crate::binding::index::{NeededWatch, WatchSubject};
@@ -16,13 +14,11 @@ use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, KindAvailability};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::{Selector, Watch, WatchSink};
-use crate::reconcile::work_item::WorkItem;
 use crate::record::{
-    CrdNameRecord, CreationFailureRecord, Enqueue, ForeignRecord, LimitRangeRecord,
-    NamespaceRecord, Projected, ProjectedForeign, QuotaRecord, Record, UninjectedPodRecord,
+    CrdNameRecord, CreationFailureRecord, ForeignRecord, LimitRangeRecord, NamespaceRecord,
+    Projected, ProjectedForeign, QuotaRecord, Record, UninjectedPodRecord,
 };
 use crate::telemetry::health::Readiness;
-use crate::work_queue::WorkQueue;
 
 /// Pods that the watch of actors' pods does not cover. A finished pod (evicted, or terminated with its node) stays
 /// listed until it is garbage collected, but serves nothing and is not replaced: it must not count as a pod without the
@@ -33,9 +29,6 @@ pub(crate) fn uninjected_pods() -> Selector {
         fields: Some("status.phase!=Succeeded,status.phase!=Failed".into()),
     }
 }
-
-/// A foreign object often changes several times in a row: all changes within this time cause one read (BIND-61).
-const COALESCE_DELAY: Duration = Duration::from_millis(250);
 
 /// Runs the watches that bindings need, forever.
 pub async fn follow(operator: Operator, client: Client) {
@@ -193,21 +186,11 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
         tokio::select! {
             // In a fixed order, so that a simulation can be repeated.
             biased;
-            () = watch.run(|enqueue| enqueue_delayed(&operator.queue, &enqueue)) => {}
+            () = watch.run(|enqueue| operator.on_bound_object_change(enqueue)) => {}
             changed = availability.changed() => if changed.is_err() {
                 return;
             }
         }
-    }
-}
-
-/// Enqueues the affected actor with a delay, so that a burst of changes causes one reconcile.
-pub(crate) fn enqueue_delayed(queue: &WorkQueue<WorkItem>, enqueue: &Enqueue) {
-    if let Enqueue::Actor(actor) = enqueue {
-        queue.enqueue_at(
-            WorkItem::Actor(actor.clone()),
-            Instant::now() + COALESCE_DELAY,
-        );
     }
 }
 

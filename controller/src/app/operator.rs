@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_process::metrics::ExposedMetrics;
 use asya_process::tasks::Tasks;
+use tokio::time::Instant;
 
 use super::actor_gauges;
 use super::shared_config_maps;
@@ -17,6 +19,9 @@ use crate::reconcile::work_item::WorkItem;
 use crate::record::{Enqueue, Key, Record, StatefulSetFailureRecord};
 use crate::telemetry::health::Readiness;
 use crate::work_queue::WorkQueue;
+
+/// A foreign object often changes several times in a row: all changes within this time cause one read (BIND-61).
+const COALESCE_DELAY: Duration = Duration::from_millis(250);
 
 /// Runs in every replica, leader or not, so that the caches stay warm (FW-11).
 #[derive(Clone)]
@@ -77,9 +82,13 @@ impl Operator {
     }
 
     /// Enqueues work on the leader only. A standby processes nothing, and a new leader enqueues everything (SAFE-37).
-    fn enqueue(&self, work: WorkItem) {
+    pub(super) fn enqueue(&self, work: WorkItem) {
+        self.enqueue_at(work, Instant::now());
+    }
+
+    fn enqueue_at(&self, work: WorkItem, when: Instant) {
         if self.context.leading_since.get().is_some() {
-            self.queue.enqueue(work);
+            self.queue.enqueue_at(work, when);
         }
     }
 
@@ -169,6 +178,14 @@ impl Operator {
                 }
             }
             Enqueue::Nothing => {}
+        }
+    }
+
+    /// Enqueues the actor that a change of a bound object affects, with a delay, so that a burst of changes causes one
+    /// reconcile.
+    pub fn on_bound_object_change(&self, enqueue: Enqueue) {
+        if let Enqueue::Actor(actor) = enqueue {
+            self.enqueue_at(WorkItem::Actor(actor), Instant::now() + COALESCE_DELAY);
         }
     }
 

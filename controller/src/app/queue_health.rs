@@ -50,7 +50,7 @@ impl QueueSource for Operator {
 
     fn enqueue_recheck(&self, actor: &Key, reason: &RecheckReason) {
         self.context.queue_rechecks.request(actor, reason.clone());
-        self.queue.enqueue(WorkItem::Actor(actor.clone()));
+        self.enqueue(WorkItem::Actor(actor.clone()));
     }
 
     fn enqueue_missing(&self, actor: &Key) {
@@ -61,7 +61,7 @@ impl QueueSource for Operator {
     }
 
     fn enqueue_depth_change(&self, actor: &Key) {
-        self.queue.enqueue(WorkItem::Actor(actor.clone()));
+        self.enqueue(WorkItem::Actor(actor.clone()));
     }
 }
 

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::binding::dry_run::ProbeFailure;
+use crate::binding::objects::ObjectWatch;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::tests::fixtures::context;
-use crate::record::{ActorRecord, Enqueue, Projected, QuotaRecord};
+use crate::record::{ActorRecord, Enqueue, ForeignRecord, Projected, QuotaRecord};
 use crate::work_queue::WorkQueueSettings;
 
 /// An operator without a cluster.
@@ -78,6 +79,50 @@ async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     assert_eq!(claims.other_holder(&Key::new("younger", "a")), None);
     let owner = claims.other_holder(&Key::new("older", "a")).unwrap();
     assert_eq!(owner.key, Key::new("younger", "a"));
+}
+
+/// SAFE-37, BIND-61
+#[tokio::test]
+async fn only_the_leader_enqueues_bindings_whose_targets_change() {
+    let operator = operator();
+    let bindings = &operator.context.bindings;
+    let object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
+        "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    });
+    let projected: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let affected = operator.context.stores.actors.apply(&None, &projected);
+    affected
+        .into_iter()
+        .for_each(|enqueue| operator.on_actor_change(enqueue));
+    let kind = bindings.target_of(&Key::new("ns", "a")).unwrap().kind;
+    let (watch, scope) = (ObjectWatch::new(bindings, &kind), Some("ns".into()));
+    let change_target = |version: u32| {
+        let target = json!({"metadata": {
+            "name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string(),
+        }});
+        let target: Projected<ForeignRecord> = serde_json::from_str(&target.to_string()).unwrap();
+        let affected = watch.apply(&scope, &target);
+        assert_eq!(affected, [Enqueue::Actor(Key::new("ns", "a"))]);
+        affected
+            .into_iter()
+            .for_each(|enqueue| operator.on_bound_object_change(enqueue));
+    };
+    let queued = || operator.queue.sizes().ready + operator.queue.sizes().waiting;
+
+    watch.init(&scope);
+    change_target(7);
+    let listed = watch.init_done(&scope);
+    assert_eq!(listed, [Enqueue::Actor(Key::new("ns", "a"))]);
+    listed
+        .into_iter()
+        .for_each(|enqueue| operator.on_bound_object_change(enqueue));
+    change_target(8);
+    assert_eq!(queued(), 0, "a standby enqueues nothing");
+
+    operator.context.leading_since.get_or_init(clock::now);
+    change_target(9);
+    assert_eq!(queued(), 1);
 }
 
 /// FW-14

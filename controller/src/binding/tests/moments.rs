@@ -8,29 +8,24 @@ use asya_shared::resolve::GroupKind;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{EARLY, bind, deployment, key, server};
-use crate::app::binding_watches;
+use crate::app::operator;
+use crate::binding::TargetState;
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::binding::{Bindings, TargetState};
+use crate::clock;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::work_item::WorkItem;
-use crate::work_queue::{Observer, RunOutcome, WorkQueue, WorkQueueSettings};
-
-struct Silent;
-
-impl Observer for Silent {
-    fn started(&self, _: Duration) {}
-    fn retried(&self) {}
-    fn panicked(&self) {}
-}
+use crate::work_queue::RunOutcome;
 
 /// BIND-61
 #[tokio::test(start_paused = true)]
 async fn changes_within_a_quarter_second_cause_one_read() {
     let (reads, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
     let client = server(&reads, &version);
-    let bindings = Arc::new(Bindings::default());
+    let operator = operator::tests::operator();
+    operator.context.leading_since.get_or_init(clock::now);
+    let bindings = Arc::clone(&operator.context.bindings);
     bind(&bindings, &key("a"), "web", EARLY);
     let target = bindings.target_of(&key("a")).unwrap();
     let deployments = Kind::from(GroupKind {
@@ -44,7 +39,6 @@ async fn changes_within_a_quarter_second_cause_one_read() {
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
     let scope: Scope = Some("ns".into());
-    let queue = WorkQueue::with_observer(WorkQueueSettings::default(), Arc::new(Silent));
     let work = {
         let bindings = Arc::clone(&bindings);
         move |_: WorkItem, _| {
@@ -56,13 +50,13 @@ async fn changes_within_a_quarter_second_cause_one_read() {
             }
         }
     };
-    let running = queue.clone();
+    let running = operator.queue.clone();
     tokio::spawn(async move { running.run(work).await });
 
     let start = Instant::now();
     for version in 8..18 {
         for affected in watch.apply(&scope, &deployment("web", version)) {
-            binding_watches::enqueue_delayed(&queue, &affected);
+            operator.on_bound_object_change(affected);
         }
         sleep(Duration::from_millis(20)).await;
     }
