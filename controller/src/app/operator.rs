@@ -58,6 +58,7 @@ impl Operator {
                 ..
             } = &*operator.context;
             actor_gauges::update(&stores.actors, metrics);
+            operator.report_unsynced_namespaces();
             depths.publish(metrics);
             metrics.records("AsyncActor", stores.actors.len());
             metrics.records("Deployment", workloads.deployments.store.len());
@@ -79,6 +80,14 @@ impl Operator {
                 metrics.records(&kind, count);
             }
         });
+    }
+
+    fn report_unsynced_namespaces(&self) {
+        let context = &self.context;
+        let mut namespaces = context.stores.actors.namespaces();
+        namespaces.retain(|namespace| !context.all_synced(namespace));
+        let namespaces = namespaces.iter().map(|namespace| &**namespace);
+        context.metrics.unsynced_namespaces(namespaces);
     }
 
     /// Enqueues work on the leader only. A standby processes nothing, and a new leader enqueues everything (SAFE-37).

@@ -81,13 +81,11 @@ impl Watches {
         }
         self.running.retain(|scope, _| scopes.contains(scope));
         self.operator.forget_all_but(scopes);
-        let access_scope = scopes.first().cloned().flatten();
-        self.operator
-            .context
-            .bindings
-            .kinds
-            .set_access_scope(access_scope);
-        let actors = &self.operator.context.stores.actors;
+        let Context {
+            stores, bindings, ..
+        } = &*self.operator.context;
+        bindings.kinds.set_access_scopes(scopes);
+        let actors = &stores.actors;
         scopes
             .difference(&previous)
             .for_each(|scope| actors.list_pending(scope));
@@ -262,14 +260,15 @@ impl Watches {
             ),
             None => (Api::all(client), String::new()),
         };
-        let readiness = &self.operator.readiness;
+        let kind = format!("watch {}", R::kind_name());
+        let check = format!("{kind}{suffix}");
         Watch {
             api,
             scope: scope.clone(),
             selector,
             served: None,
             sink: store,
-            check: readiness.check(&format!("watch {}{suffix}", R::kind_name())),
+            check: self.operator.readiness.check_in(&kind, &check),
             metrics: Arc::clone(&self.operator.context.metrics),
         }
     }

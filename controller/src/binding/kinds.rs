@@ -5,7 +5,7 @@
 
 mod discover;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,8 +94,8 @@ struct Inner {
     crds: HashMap<Arc<str>, u64>,
     /// CRDs that the list in progress has not returned yet.
     missing: Vec<Arc<str>>,
-    /// Scope in which read access is checked.
-    access_scope: Scope,
+    /// Scopes in which read access may be checked.
+    access_scopes: BTreeSet<Scope>,
 }
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Default for Kinds {
                 states: BTreeMap::new(),
                 crds: HashMap::new(),
                 missing: Vec::new(),
-                access_scope: None,
+                access_scopes: BTreeSet::from([None]),
             }),
             due: Notify::new(),
         };
@@ -165,9 +165,9 @@ impl Kinds {
         self.due.notify_one();
     }
 
-    /// Sets the scope in which read access is checked: one of those that the operator manages.
-    pub fn set_access_scope(&self, scope: Scope) {
-        self.inner.lock().access_scope = scope;
+    /// Sets the scopes in which read access may be checked: those that the operator manages.
+    pub fn set_access_scopes(&self, scopes: &BTreeSet<Scope>) {
+        self.inner.lock().access_scopes.clone_from(scopes);
     }
 
     /// Kinds that cannot be bound in this cluster; `None` until discovery has run for all of them.
@@ -193,9 +193,9 @@ impl Kinds {
     /// Runs discovery for due kinds, forever. Calls `changed` for each kind whose state is different.
     pub async fn follow(&self, client: &Client, changed: impl Fn(&Kind)) {
         loop {
-            let (due, scope) = self.due_now();
+            let (due, scopes) = self.due_now();
             for kind in due {
-                let result = discover::availability(client, kind.group_kind(), &scope).await;
+                let result = discover::availability(client, kind.group_kind(), &scopes).await;
                 if self.record_result(&kind, result) {
                     changed(&kind);
                 }
@@ -216,7 +216,7 @@ impl Kinds {
         }
     }
 
-    fn due_now(&self) -> (Vec<Kind>, Scope) {
+    fn due_now(&self) -> (Vec<Kind>, BTreeSet<Scope>) {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let mut due = Vec::new();
@@ -227,7 +227,7 @@ impl Kinds {
                 due.push(kind.clone());
             }
         }
-        (due, inner.access_scope.clone())
+        (due, inner.access_scopes.clone())
     }
 
     fn next(&self) -> Option<Instant> {

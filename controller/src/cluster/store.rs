@@ -198,6 +198,11 @@ impl<R: Record> Store<R> {
         self.init_done(scope)
     }
 
+    /// The namespaces of the running watches that do not cover the whole cluster.
+    pub fn namespaces(&self) -> Vec<Arc<str>> {
+        self.inner.lock().lists.keys().flatten().cloned().collect()
+    }
+
     /// Whether the objects of a namespace have been listed, so that one missing from the store does not exist.
     pub fn is_synced(&self, namespace: &str) -> bool {
         let inner = self.inner.lock();

@@ -112,7 +112,8 @@ pub struct Watch<R, S = Projected<R>> {
     pub served: Option<watch::Receiver<bool>>,
     /// Receives the events.
     pub sink: Arc<dyn WatchSink<R>>,
-    /// Passes with the first complete list, and does not fail again.
+    /// Passes with the first complete list, and does not fail again. Before, it is refused while a right in a namespace
+    /// is missing.
     pub check: ReadinessCheck,
     /// Counts events, and reports whether the watch is healthy.
     pub metrics: Arc<Metrics>,
@@ -178,7 +179,7 @@ where
                             self.sink.list_failed(&self.scope);
                         }
                         if !listed && !passed_before {
-                            self.check.not_ready(&error.to_string());
+                            self.report_unlisted(&error);
                         }
                         tokio::time::sleep(jittered(failures)).await;
                         if is_undecodable(&error) {
@@ -260,16 +261,27 @@ where
         info!(%kind, "watch recovered");
     }
 
+    /// A namespace whose rights are missing, perhaps because it is being deleted, must not stop the others (FW-12). One
+    /// that does not exist has empty lists, so any other error concerns the whole cluster.
+    fn report_unlisted(&self, error: &Error) {
+        if self.scope.is_some() && is_forbidden(error) {
+            self.check.refused(&error.to_string());
+        } else {
+            self.check.not_ready(&error.to_string());
+        }
+    }
+
     fn report_failure(&self, kind: &str, error: &Error, failures: u32) {
+        let namespace = self.scope.as_deref();
         // Watches are interrupted occasionally; only a persistent failure deserves a warning.
         if failures == 1 && is_interruption(error) {
-            tracing::debug!(%kind, %error, "watch interrupted");
+            tracing::debug!(%kind, namespace, %error, "watch interrupted");
         } else if let Some(rule) =
             missing_rule::<R>(error).filter(|_| self.sink.kind_name().is_none())
         {
-            warn!(%kind, %error, missing_rule = rule, "the API server rejects the watch");
+            warn!(%kind, namespace, %error, missing_rule = rule, "the API server rejects the watch");
         } else {
-            warn!(%kind, %error, failures, "watch failed");
+            warn!(%kind, namespace, %error, failures, "watch failed");
         }
     }
 }
@@ -279,14 +291,18 @@ fn jittered(failures: u32) -> Duration {
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// The RBAC rule that a forbidden watch lacks (FW-12).
-fn missing_rule<R: Record>(error: &Error) -> Option<String> {
+fn is_forbidden(error: &Error) -> bool {
     let (Error::InitialListFailed(kube::Error::Api(status))
     | Error::WatchStartFailed(kube::Error::Api(status))) = error
     else {
-        return None;
+        return false;
     };
-    status.is_forbidden().then(|| {
+    status.is_forbidden()
+}
+
+/// The RBAC rule that a forbidden watch lacks (FW-12).
+fn missing_rule<R: Record>(error: &Error) -> Option<String> {
+    is_forbidden(error).then(|| {
         let (group, plural) = (R::Kind::group(&()), R::Kind::plural(&()));
         format!("{{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [get, list, watch]}}")
     })

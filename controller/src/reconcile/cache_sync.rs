@@ -20,7 +20,8 @@ impl Context {
         )
     }
 
-    fn all_synced(&self, namespace: &str) -> bool {
+    /// Returns whether all kinds of a namespace have been listed; before, none of its actors is reconciled.
+    pub fn all_synced(&self, namespace: &str) -> bool {
         let (stores, workloads) = (&self.stores, &self.workloads);
         stores.actors.is_synced(namespace)
             && stores.pods.is_synced(namespace)

@@ -54,6 +54,8 @@ pub struct Metrics {
     /// Labels: `kind`: the watched kind.
     watch_healthy: Family<Labels<1>, Gauge>,
     failing_watches: FailingWatches,
+    /// Labels: `namespace`.
+    unsynced_namespaces: Family<Labels<1>, Gauge>,
     /// Labels: `kind`: the watched kind.
     records: Family<Labels<1>, Gauge>,
     /// Labels: `kind`: the watched kind.
@@ -115,6 +117,11 @@ impl Metrics {
             ),
             watch_healthy: add(own, "watch_healthy", "1 if no watch of the kind fails"),
             failing_watches: FailingWatches::default(),
+            unsynced_namespaces: add(
+                own,
+                "namespace_unsynced",
+                "1 for a watched namespace whose actors are not reconciled, because its objects have not been listed",
+            ),
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
             events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
@@ -239,6 +246,15 @@ impl Metrics {
         self.watch_healthy
             .get_or_create(&of(kind))
             .set(i64::from(healthy));
+    }
+
+    /// Sets the watched namespaces whose actors are not reconciled yet, and drops all other series (FW-12).
+    pub fn unsynced_namespaces<'a>(&self, namespaces: impl IntoIterator<Item = &'a str>) {
+        self.unsynced_namespaces.clear();
+        for namespace in namespaces {
+            let labels = [("namespace", namespace.to_owned())];
+            self.unsynced_namespaces.get_or_create(&labels).set(1);
+        }
     }
 
     /// Sets the number of cached objects of a kind.

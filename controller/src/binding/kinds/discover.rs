@@ -1,7 +1,9 @@
 //! Discovery of a kind.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use asya_shared::api::AsyncActor;
 use asya_shared::resolve::GroupKind;
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
@@ -19,12 +21,15 @@ use crate::cluster::store::Scope;
 /// A write in another version would drop the fields that its schema lacks, and server-side apply would compare fields
 /// of two schemas (RES-1).
 ///
+/// Read access is checked in one of `access_scopes`: the first in which actors may be read, because a namespace without
+/// any rights says nothing about the others (FW-12).
+///
 /// # Errors
 /// If the API server fails, or does not serve the stored version yet.
 pub(super) async fn availability(
     client: &Client,
     kind: GroupKind<'_>,
-    access_scope: &Scope,
+    access_scopes: &BTreeSet<Scope>,
 ) -> Result<KindAvailability, Error> {
     let Some((resource, version)) = find(client, kind).await? else {
         return Ok(KindAvailability::NotInstalled);
@@ -34,18 +39,42 @@ pub(super) async fn availability(
     }
     let kind = GroupVersionKind::gvk(kind.group, &version, kind.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &resource.name);
-    let api: Api<DynamicObject> = match access_scope {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    match api.list_metadata(&ListParams::default().limit(1)).await {
-        Ok(_) => Ok(KindAvailability::Served(Arc::new(resource))),
-        Err(Error::Api(status)) if status.is_forbidden() => {
-            Ok(KindAvailability::Forbidden(rule(&resource).into()))
+    for scope in access_scopes {
+        let api: Api<DynamicObject> = match scope {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        match api.list_metadata(&one()).await {
+            Ok(_) => return Ok(KindAvailability::Served(Arc::new(resource))),
+            Err(Error::Api(status)) if status.is_forbidden() => {}
+            Err(Error::Api(status)) if status.code == 404 => {
+                return Ok(KindAvailability::NotInstalled);
+            }
+            Err(error) => return Err(error),
         }
-        Err(Error::Api(status)) if status.code == 404 => Ok(KindAvailability::NotInstalled),
+        if access_scopes.len() > 1 && has_rights(client, scope).await? {
+            break;
+        }
+    }
+    Ok(KindAvailability::Forbidden(rule(&resource).into()))
+}
+
+/// Whether actors may be read in a namespace.
+async fn has_rights(client: &Client, scope: &Scope) -> Result<bool, Error> {
+    let Some(namespace) = scope else {
+        return Ok(true);
+    };
+    let actors: Api<AsyncActor> = Api::namespaced(client.clone(), namespace);
+    match actors.list_metadata(&one()).await {
+        Err(Error::Api(status)) if status.is_forbidden() => Ok(false),
+        Err(Error::Api(status)) if status.code == 404 => Ok(true),
+        Ok(_) => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+fn one() -> ListParams {
+    ListParams::default().limit(1)
 }
 
 /// RBAC rule that grants read access to a kind, in the form of a `ClusterRole`.

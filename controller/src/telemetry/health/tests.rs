@@ -50,6 +50,27 @@ async fn readyz_lists_the_pending_checks() {
     );
 }
 
+/// FW-12
+#[tokio::test]
+async fn refused_check_is_pending_only_while_no_other_of_its_group_is_ready() {
+    let readiness = Readiness::default();
+    let [first, second] =
+        ["a", "b"].map(|name| readiness.check_in("Pod", &format!("Pod in {name}")));
+    let other = readiness.check_in("Deployment", "Deployment in a");
+    other.ready();
+    first.refused("no");
+    assert_eq!(
+        readiness.pending(),
+        ["Pod in a: no", "Pod in b: has not been ready yet"]
+    );
+    second.refused("no");
+    assert_eq!(readiness.pending(), ["Pod in a: no", "Pod in b: no"]);
+    second.ready();
+    assert_eq!(readiness.pending(), Vec::<String>::new());
+    second.not_ready("lost");
+    assert_eq!(readiness.pending(), ["Pod in a: no", "Pod in b: lost"]);
+}
+
 /// ADM-29
 #[tokio::test]
 async fn process_is_not_ready_before_its_checks_are_registered() {

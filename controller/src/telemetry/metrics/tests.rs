@@ -56,13 +56,14 @@ const FROM_THE_START: [&str; 14] = [
     "workqueue_retries_total{name,controller}",
 ];
 
-const ONCE_KNOWN: [&str; 12] = [
+const ONCE_KNOWN: [&str; 13] = [
     "asya_operator_actors{transport,status}",
     "asya_operator_bound_pods{namespace,actor,state}",
     "asya_operator_broker_requests_total{transport,operation,result}",
     "asya_operator_conflicts_total{namespace,actor,field}",
     "asya_operator_events_dropped_total{kind}",
     "asya_operator_events_received_total{kind}",
+    "asya_operator_namespace_unsynced{namespace}",
     "asya_operator_pass_failures_total{kind}",
     "asya_operator_records{kind}",
     "asya_operator_rollout_halted{namespace,actor}",
@@ -84,6 +85,7 @@ fn every_metric_has_its_name_and_labels() {
     metrics.broker_request("rabbitmq", "declare", "201");
     metrics.transport_up("rabbitmq", true);
     metrics.watch_healthy("AsyncActor", true);
+    metrics.unsynced_namespaces(["ns"]);
     metrics.records("Pod", 7);
     metrics.bound_pods([(&Key::new("ns", "a"), &PodCounts::default())]);
     metrics.conflicts([(&Key::new("ns", "a"), "Roll", 1)]);

@@ -5,7 +5,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::find;
+use super::{availability, find};
+use crate::binding::KindAvailability;
 
 /// A server whose group prefers v1beta1 to v1alpha1, that serves `Thing` in `served`, and responds to a read of its CRD
 /// with `crd`.
@@ -25,6 +26,15 @@ fn server(served: &'static [&'static str], crd: (u16, Value)) -> Client {
             ),
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.org" => {
                 crd.clone()
+            }
+            path if path.contains("/namespaces/") => {
+                let is_allowed = path.contains("/granted/")
+                    || path.contains("/actors-only/") && path.contains("asyncactors");
+                let code = if is_allowed { 200 } else { 403 };
+                let body = json!({
+                    "metadata": {}, "items": [], "status": "Failure", "code": code, "reason": "Forbidden",
+                });
+                (code, body)
             }
             path => match path.strip_prefix("/apis/example.org/") {
                 Some(version) if served.contains(&version) => (
@@ -93,6 +103,33 @@ async fn kind_is_discovered_in_the_version_that_its_crd_stores() {
             found.as_deref().map_err(|code| *code),
             expected,
             "{served:?} {crd:?}"
+        );
+    }
+}
+
+/// FW-12
+#[tokio::test]
+async fn namespace_without_rights_does_not_make_a_kind_unreadable() {
+    let client = server(&["v1beta1"], crd(&[("v1beta1", true, true)]));
+    for (namespaces, is_served) in [
+        (&["granted"][..], true),
+        (&["a-revoked"], false),
+        (&["a-revoked", "b-revoked", "granted"], true),
+        (&["a-revoked", "actors-only"], false),
+        // The rights are the same in all namespaces that have any, so one answers for all.
+        (&["a-revoked", "actors-only", "granted"], false),
+    ] {
+        let scopes = namespaces.iter().map(|name| Some((*name).into()));
+        let kind = GroupKind {
+            group: "example.org",
+            kind: "Thing",
+        };
+        let found = availability(&client, kind, &scopes.collect()).await;
+        let found = found.unwrap();
+        assert_eq!(
+            matches!(found, KindAvailability::Served(_)),
+            is_served,
+            "{namespaces:?}: {found:?}"
         );
     }
 }
