@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use asya_process::BoxError;
 use kube::Client;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -15,7 +16,7 @@ use crate::app::args::Args;
 use crate::certificates::trust::SharedTrust;
 use crate::certificates::{CertificateConfig, CertificateManager};
 use crate::cluster::crd;
-use crate::cluster::leader::{Candidate, LeadershipEnd};
+use crate::cluster::leader::{Candidate, LeadershipEnd, LeadershipPhase, Phase};
 use crate::telemetry::health::PROCESS;
 
 /// How long reconciles in flight may take after SIGTERM (FW-16).
@@ -23,48 +24,59 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the other writes in flight and then the release of the lease may take. Otherwise the lease expires.
 const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Tasks of the leader, besides reconciling actors.
+/// Tasks of the leader, besides reconciling actors. They start whenever this replica acquires the lease.
 pub struct LeaderTasks {
     manages_crd: bool,
-    certificates: Option<CertificateManager>,
-    webhook_configs: Option<admission::WebhookConfigManager>,
+    certificates: Option<CertificateConfig>,
+    webhook_configs: Option<admission::WebhookConfigSettings>,
+    trust: SharedTrust,
 }
 
 impl LeaderTasks {
     /// Configures the tasks from the flags. `certificates` configures the webhook's certificates, if the operator
     /// manages them.
-    pub fn new(
-        args: &Args,
-        certificates: Option<CertificateConfig>,
-        operator: &Operator,
-        client: &Client,
-    ) -> Self {
+    pub fn new(args: &Args, certificates: Option<CertificateConfig>) -> Self {
         let trust = SharedTrust::default();
         let service = args.certificates.webhook_service.as_deref();
-        let webhook_settings = args.webhook_configs.settings(
+        let webhook_configs = args.webhook_configs.settings(
             service,
             &args.namespace,
             args.certificates.webhook_ca_spread,
         );
-        if webhook_settings.is_none() {
+        if webhook_configs.is_none() {
             // Without our own webhook configurations, none can trust another CA.
             trust.report_bundles([]);
         }
         Self {
             manages_crd: args.manage_crds,
-            webhook_configs: webhook_settings.map(|settings| {
-                admission::WebhookConfigManager::new(
-                    settings,
-                    trust.clone(),
-                    client.clone(),
-                    Arc::clone(&operator.context),
-                    operator.queue.clone(),
-                    operator.tasks.clone(),
-                )
-            }),
-            certificates: certificates
-                .map(|config| CertificateManager::new(config, trust, client.clone())),
+            webhook_configs,
+            certificates,
+            trust,
         }
+    }
+
+    /// Starts applying the CRD and managing the webhook's certificates and configurations.
+    fn start(&self, operator: &Operator, client: &Client) -> JoinSet<()> {
+        let (tasks, mut started) = (&operator.tasks, JoinSet::new());
+        if self.manages_crd {
+            started.spawn(tasks.run_to_completion("the CRD", apply_crd(client.clone())));
+        }
+        if let Some(config) = self.certificates.clone() {
+            let manager = CertificateManager::new(config, self.trust.clone(), client.clone());
+            started.spawn(tasks.run_forever("webhook certificates", manager.run()));
+        }
+        if let Some(settings) = self.webhook_configs.clone() {
+            let manager = admission::WebhookConfigManager::new(
+                settings,
+                self.trust.clone(),
+                client.clone(),
+                Arc::clone(&operator.context),
+                operator.queue.clone(),
+                tasks.clone(),
+            );
+            started.spawn(tasks.run_forever("webhook configurations", manager.run()));
+        }
+        started
     }
 }
 
@@ -101,19 +113,19 @@ impl Leadership {
         let queue = self.operator.queue.clone();
         let process_check = self.operator.readiness.check(PROCESS);
         process_check.ready();
-        let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
+        let (release, phase) = (CancellationToken::new(), LeadershipPhase::default());
         let election = tokio::spawn(elect(
             self.elects,
             self.candidate,
             release.clone(),
-            acquired.clone(),
+            phase.clone(),
         ));
         let tasks = self.operator.tasks.clone();
         let leader = tokio::spawn(lead(
             self.operator,
             self.client,
             self.leader_tasks,
-            acquired.clone(),
+            phase.clone(),
         ));
         tokio::pin!(election, leader);
 
@@ -130,7 +142,8 @@ impl Leadership {
         process_check.not_ready("stopping");
         queue.close();
         let drain = async {
-            if acquired.is_cancelled() && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
+            let holds_lease = phase.phase() != Phase::Standby;
+            if holds_lease && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
                 warn!("aborting reconciles that are still in flight");
             }
             release.cancel();
@@ -148,46 +161,43 @@ async fn elect(
     elects: bool,
     candidate: Candidate,
     release: CancellationToken,
-    acquired: CancellationToken,
+    phase: LeadershipPhase,
 ) -> LeadershipEnd {
     if elects {
-        return candidate.run(release, || acquired.cancel()).await;
+        return candidate.run(release, phase).await;
     }
-    acquired.cancel();
+    phase.advance(Phase::Standby, Phase::Preparing);
     release.cancelled().await;
     LeadershipEnd::Released
 }
 
-/// Once leading, applies the CRD, starts the tasks for the webhook's certificates and configurations, and reconciles
-/// actors as soon as every cache is synced.
+/// While this replica holds the lease, runs the leader's tasks, and reconciles actors as soon as every cache is synced. If
+/// that takes too long, the lease goes back to the other candidates.
 async fn lead(
     operator: Operator,
     client: Client,
     leader_tasks: LeaderTasks,
-    acquired: CancellationToken,
+    phase: LeadershipPhase,
 ) {
-    acquired.cancelled().await;
-    if leader_tasks.manages_crd {
-        tokio::spawn(
-            operator
-                .tasks
-                .run_to_completion("the CRD", apply_crd(client)),
-        );
+    loop {
+        phase.reaches(Phase::Preparing).await;
+        let mut tasks = leader_tasks.start(&operator, &client);
+        let is_ready = tokio::select! {
+            // In a fixed order, so that a simulation can be repeated.
+            biased;
+            () = operator.readiness.all_ready() => true,
+            () = phase.reaches(Phase::GivenBack) => false,
+        };
+        if is_ready && phase.advance(Phase::Preparing, Phase::Leading) {
+            // They end with the process, after the writes in flight.
+            tasks.detach_all();
+            return operator.lead().await;
+        }
+        // Only now: an aborted write might arrive after the lease was released.
+        phase.reaches(Phase::GivenBack).await;
+        tasks.shutdown().await;
+        phase.advance(Phase::GivenBack, Phase::Standby);
     }
-    if let Some(certificates) = leader_tasks.certificates {
-        let task = operator
-            .tasks
-            .run_forever("webhook certificates", certificates.run());
-        tokio::spawn(task);
-    }
-    if let Some(webhook_configs) = leader_tasks.webhook_configs {
-        let task = operator
-            .tasks
-            .run_forever("webhook configurations", webhook_configs.run());
-        tokio::spawn(task);
-    }
-    operator.readiness.all_ready().await;
-    operator.lead().await;
 }
 
 /// Reconciles need a CRD, but not necessarily this version: a refused apply is logged and retried in the background.
@@ -218,6 +228,7 @@ mod tests {
         let leadership = Leadership {
             elects: false,
             candidate: Candidate {
+                readiness: operator.readiness.clone(),
                 client: client.clone(),
                 namespace: "asya-system".to_owned(),
                 name: "asya-operator".to_owned(),
@@ -228,6 +239,7 @@ mod tests {
                 manages_crd: false,
                 certificates: None,
                 webhook_configs: None,
+                trust: SharedTrust::default(),
             },
             client,
             operator,

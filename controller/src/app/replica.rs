@@ -211,13 +211,14 @@ impl Replica {
         let mut watches = Watches::new(operator.clone(), client.clone());
         watches.set_scopes(&namespaces.read()?);
         let candidate = Candidate {
+            readiness: operator.readiness.clone(),
             client: connections.lease,
             namespace: args.namespace.clone(),
             name: asya_shared::names::LEASE.to_owned(),
             identity,
             fence,
         };
-        let leader_tasks = LeaderTasks::new(args, certificates, &operator, &client);
+        let leader_tasks = LeaderTasks::new(args, certificates);
         Ok(Self {
             operator,
             watches,

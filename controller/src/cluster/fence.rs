@@ -31,7 +31,7 @@ use crate::fault::Fenced;
 enum Allowed {
     /// Without leader election.
     Always,
-    /// Not leading yet.
+    /// Not leading.
     NotYet,
     Until(Instant),
     /// Only for writes in flight, until the deadline if there is one. A late renewal does not reopen it.
@@ -114,7 +114,7 @@ impl Fence {
         });
     }
 
-    /// Blocks new writes for good, and waits until those in flight have ended: one that arrived after the lease was
+    /// Blocks new writes, and waits until those in flight have ended: one that arrived after the lease was
     /// released might undo what the next leader wrote.
     pub async fn drain(&self) {
         self.allowed.send_modify(|allowed| {
@@ -131,6 +131,19 @@ impl Fence {
             .subscribe()
             .wait_for(|count| *count == 0)
             .await;
+    }
+
+    /// After [`Fence::drain`]: lets the fence be extended again, because nothing is in flight that could arrive later.
+    /// Returns false if the deadline passed first, so that calls were aborted, which may still arrive.
+    #[must_use]
+    pub fn reset(&self) -> bool {
+        self.allowed.send_if_modified(|allowed| {
+            let is_drained = matches!(allowed, Allowed::Draining(_)) && allowed.continues();
+            if is_drained {
+                *allowed = Allowed::NotYet;
+            }
+            is_drained
+        })
     }
 
     /// Blocks writes for good, and aborts calls in flight.

@@ -89,6 +89,12 @@ impl Readiness {
             .collect()
     }
 
+    /// Whether all checks are ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        pending(&self.checks.borrow()).next().is_none()
+    }
+
     /// Waits until all checks are ready at the same time.
     pub async fn all_ready(&self) {
         let mut changes = self.checks.subscribe();

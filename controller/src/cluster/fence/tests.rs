@@ -242,6 +242,22 @@ async fn follower_reads_but_does_not_write() {
     assert_eq!((reached.load(Ordering::Relaxed), writes.get()), (1, 0));
 }
 
+/// FW-11
+#[tokio::test(start_paused = true)]
+async fn fence_opens_again_only_if_all_writes_ended_before_the_deadline() {
+    let fence = open_for(7);
+    assert!(!fence.reset(), "it is not drained");
+    fence.drain().await;
+    assert!(fence.reset() && !fence.is_open());
+    fence.extend_until(Instant::now() + Duration::from_secs(7));
+    assert!(fence.is_open());
+    fence.drain().await;
+    sleep(Duration::from_secs(7)).await;
+    assert!(!fence.reset(), "calls may have been aborted");
+    fence.extend_until(Instant::now() + Duration::from_secs(7));
+    assert!(!fence.is_open());
+}
+
 #[tokio::test]
 async fn writes_of_the_leader_are_counted() {
     let (api, reached, writes) = client(open_for(7));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 
-use super::{LEASE_DURATION, POLL_INTERVAL};
+use super::{LEASE_DURATION, POLL_INTERVAL, UNREADY_GRACE};
 
 /// The relevant fields of a lease. Its timestamps are ignored, because they come from another machine's clock.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl<'a> LeaseView<'a> {
     }
 }
 
-/// Another holder's lease, and since when it is unchanged by the local clock.
+/// A lease that another process holds or none, and since when it is unchanged by the local clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observed {
     version: String,
@@ -73,22 +73,25 @@ pub(super) enum Decision {
 }
 
 /// Decides from the lease as just read. `me` is unique to this process, so this process holds a lease with that holder,
-/// even if the response to the write that acquired it was lost.
+/// even if the response to the write that acquired it was lost. A candidate that is not ready leaves the lease to others
+/// for a while, except one that nobody has ever held: the first leader applies the CRD, without which none is ready.
 pub(super) fn decide(
     lease: Option<LeaseView<'_>>,
     me: &str,
+    is_ready: bool,
     observed: &mut Option<Observed>,
     now: Instant,
 ) -> Decision {
     if let Some(lease) = lease {
-        if lease.holder == me || lease.holder.is_empty() {
+        if lease.holder == me {
             *observed = None;
-            return if lease.holder.is_empty() {
-                Decision::Acquire
-            } else {
-                Decision::Renew
-            };
+            return Decision::Renew;
         }
+        let duration = if lease.holder.is_empty() {
+            Duration::ZERO
+        } else {
+            lease.duration
+        };
         if observed
             .as_ref()
             .is_none_or(|observed| observed.version != lease.version)
@@ -96,15 +99,23 @@ pub(super) fn decide(
             *observed = Some(Observed {
                 version: lease.version.to_owned(),
                 since: now,
-                duration: lease.duration,
+                duration,
             });
         }
     }
     // A lease deleted while it was held is not free until it would have expired: the holder writes until then, and
     // recreates it.
-    match observed {
-        Some(observed) if now < observed.expires_at() => Decision::Standby {
-            recheck_at: observed.expires_at().min(now + POLL_INTERVAL),
+    let grace = if is_ready {
+        Duration::ZERO
+    } else {
+        UNREADY_GRACE
+    };
+    let free_at = observed
+        .as_ref()
+        .map(|observed| observed.expires_at() + grace);
+    match free_at {
+        Some(free_at) if now < free_at => Decision::Standby {
+            recheck_at: free_at.min(now + POLL_INTERVAL),
         },
         _ if lease.is_some() => Decision::Acquire,
         _ => Decision::Create,

@@ -6,6 +6,7 @@
 //! not scheduled in time. Every write carries the version that it replaces, so only one of several candidates wins.
 
 mod decide;
+mod phase;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,10 @@ use tracing::{debug, error, info, warn};
 use super::fence::Fence;
 use crate::clock;
 use crate::fault::Conflict;
+use crate::telemetry::health::Readiness;
 use decide::{Decision, LeaseView, Observed, decide};
+
+pub use phase::{LeadershipPhase, Phase};
 
 /// How long other candidates wait after a renewal.
 const LEASE_DURATION: Duration = Duration::from_secs(10);
@@ -36,11 +40,17 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(3500);
 /// How often a follower reads the lease, and so the longest delay until it observes a dead leader's last renewal.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How much longer a candidate that is not ready waits for a free or expired lease: any that is ready polls it meanwhile.
+const UNREADY_GRACE: Duration = Duration::from_secs(15);
+/// How long a process holds the lease without becoming ready. Most lists take seconds.
+const UNREADY_LIMIT: Duration = Duration::from_mins(1);
 /// Delay after a failed attempt of the leader.
 const RETRY_PERIOD: Duration = Duration::from_millis(250);
 
 /// A process that competes for the lease.
 pub struct Candidate {
+    /// A candidate that is not ready lets others lead.
+    pub readiness: Readiness,
     /// Only for the lease: without retries, and not fenced.
     pub client: Client,
     pub namespace: String,
@@ -68,9 +78,9 @@ pub fn identity(pod: &str) -> String {
 }
 
 impl Candidate {
-    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Releases
-    /// it once every write in flight has ended.
-    pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> LeadershipEnd {
+    /// Acquires the lease, and holds it until it is lost or `shutdown` is cancelled. Releases it once every write in
+    /// flight has ended. Also releases it if `phase` does not become [`Phase::Leading`] in time, and competes again.
+    pub async fn run(self, shutdown: CancellationToken, phase: LeadershipPhase) -> LeadershipEnd {
         let mut election = Election {
             api: Api::namespaced(self.client, &self.namespace),
             name: self.name,
@@ -78,34 +88,56 @@ impl Candidate {
             known: None,
             observed: None,
         };
-        let Some(since) = election.campaign(&shutdown).await else {
-            election.release().await;
-            return LeadershipEnd::Released;
+        let fence = self.fence;
+        let lost = |election: &Election, reason| {
+            fence.close();
+            error!(lease = election.name, reason, "lease lost");
+            LeadershipEnd::Lost
         };
-        info!(
-            lease = election.name,
-            identity = election.identity,
-            "leading"
-        );
-        self.fence.extend_until(since + RENEW_DEADLINE);
-        acquired();
-        let result = election.hold(since, &self.fence, &shutdown).await;
-        if result.is_ok() {
-            self.fence.drain().await;
-        }
-        self.fence.close();
-        match result {
-            Ok(()) => {
+        loop {
+            let campaign = election.campaign(&shutdown, &self.readiness).await;
+            let Some(since) = campaign else {
                 election.release().await;
-                info!(lease = election.name, "lease released");
-                LeadershipEnd::Released
+                return LeadershipEnd::Released;
+            };
+            info!(
+                lease = election.name,
+                identity = election.identity,
+                "leading"
+            );
+            fence.extend_until(since + RENEW_DEADLINE);
+            phase.advance(Phase::Standby, Phase::Preparing);
+            match election.hold(since, &fence, &shutdown, &phase).await {
+                Ok(HoldEnd::Shutdown) => break,
+                Ok(HoldEnd::NotReady) => {}
+                Err(reason) => return lost(&election, reason),
             }
-            Err(reason) => {
-                error!(lease = election.name, reason, "lease lost");
-                LeadershipEnd::Lost
+            let pending = self.readiness.pending().join("; ");
+            warn!(
+                lease = election.name,
+                pending, "not ready: giving the lease back"
+            );
+            fence.drain().await;
+            if !fence.reset() {
+                return lost(&election, "writes were in flight for too long");
             }
+            election.release().await;
+            phase.advance(Phase::GivingBack, Phase::GivenBack);
+            phase.reaches(Phase::Standby).await;
         }
+        fence.drain().await;
+        fence.close();
+        election.release().await;
+        info!(lease = election.name, "lease released");
+        LeadershipEnd::Released
     }
+}
+
+/// Why a process that still holds the lease no longer renews it.
+enum HoldEnd {
+    Shutdown,
+    /// It has not become ready in time.
+    NotReady,
 }
 
 /// Result of one attempt.
@@ -139,10 +171,16 @@ struct Election {
 impl Election {
     /// Waits until this process holds the lease. Returns when the write that acquired it started, or `None` on
     /// shutdown.
-    async fn campaign(&mut self, shutdown: &CancellationToken) -> Option<Instant> {
+    async fn campaign(
+        &mut self,
+        shutdown: &CancellationToken,
+        readiness: &Readiness,
+    ) -> Option<Instant> {
         let mut last_failure = String::new();
         loop {
-            let next = match self.attempt(Instant::now() + ATTEMPT_TIMEOUT).await {
+            let is_ready = readiness.is_ready();
+            let attempt = self.attempt(Instant::now() + ATTEMPT_TIMEOUT, is_ready);
+            let next = match attempt.await {
                 Ok(AttemptOutcome::Leading { since })
                     if Instant::now() < since + RENEW_DEADLINE =>
                 {
@@ -166,30 +204,37 @@ impl Election {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return None,
+                () = readiness.all_ready(), if !is_ready => {}
                 () = sleep_until(next) => {}
             }
         }
     }
 
-    /// Renews the lease until shutdown. Returns an error if the lease is lost.
+    /// Renews the lease until shutdown, or until it is to be given back. Returns an error if it is lost.
     async fn hold(
         &mut self,
         since: Instant,
         fence: &Fence,
         shutdown: &CancellationToken,
-    ) -> Result<(), &'static str> {
+        phase: &LeadershipPhase,
+    ) -> Result<HoldEnd, &'static str> {
         let (mut deadline, mut next) = (since + RENEW_DEADLINE, since + RENEW_INTERVAL);
+        let give_back_at = since + UNREADY_LIMIT;
         loop {
             tokio::select! {
                 biased;
-                () = shutdown.cancelled() => return Ok(()),
+                () = shutdown.cancelled() => return Ok(HoldEnd::Shutdown),
                 () = sleep_until(next.min(deadline)) => {}
             }
             let now = Instant::now();
             if now >= deadline {
                 return Err("no renewal succeeded in time");
             }
-            match self.attempt(deadline.min(now + ATTEMPT_TIMEOUT)).await {
+            if now >= give_back_at && phase.advance(Phase::Preparing, Phase::GivingBack) {
+                return Ok(HoldEnd::NotReady);
+            }
+            let until = deadline.min(now + ATTEMPT_TIMEOUT);
+            match self.attempt(until, true).await {
                 Ok(AttemptOutcome::Leading { since }) => {
                     (deadline, next) = (since + RENEW_DEADLINE, since + RENEW_INTERVAL);
                     fence.extend_until(deadline);
@@ -207,20 +252,24 @@ impl Election {
     }
 
     /// Reads, decides and writes. It is unknown whether a failed attempt wrote, so the next one reads first.
-    async fn attempt(&mut self, until: Instant) -> Result<AttemptOutcome, AttemptError> {
-        timeout_at(until, self.step())
+    async fn attempt(
+        &mut self,
+        until: Instant,
+        is_ready: bool,
+    ) -> Result<AttemptOutcome, AttemptError> {
+        timeout_at(until, self.step(is_ready))
             .await?
             .map_err(AttemptError::from)
     }
 
-    async fn step(&mut self) -> Result<AttemptOutcome, kube::Error> {
+    async fn step(&mut self, is_ready: bool) -> Result<AttemptOutcome, kube::Error> {
         let lease = match self.known.take() {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.name).await?,
         };
         let view = lease.as_ref().map(LeaseView::of);
         let since = Instant::now();
-        let decision = decide(view, &self.identity, &mut self.observed, since);
+        let decision = decide(view, &self.identity, is_ready, &mut self.observed, since);
         let (lease, now) = (lease.unwrap_or_default(), clock::now());
         let written = match decision {
             Decision::Standby { recheck_at } => {

@@ -2,7 +2,6 @@
 
 mod server;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
@@ -23,35 +22,36 @@ struct Process {
     fence: Fence,
     link: Arc<Mutex<Link>>,
     shutdown: CancellationToken,
-    acquired: Arc<AtomicBool>,
+    phase: LeadershipPhase,
     task: JoinHandle<(LeadershipEnd, Instant)>,
 }
 
 impl Process {
     fn start(server: &Server, identity: &str) -> Self {
+        Self::start_with(server, identity, Readiness::default())
+    }
+
+    fn start_with(server: &Server, identity: &str, readiness: Readiness) -> Self {
         let (client, link) = server.client();
         let (fence, shutdown) = (Fence::closed(), CancellationToken::new());
         let candidate = Candidate {
+            readiness: readiness.clone(),
             client,
             namespace: "asya-system".to_owned(),
             name: NAME.to_owned(),
             identity: identity.to_owned(),
             fence: fence.clone(),
         };
-        let acquired = Arc::new(AtomicBool::new(false));
-        let (token, flag) = (shutdown.clone(), Arc::clone(&acquired));
-        let task = tokio::spawn(async move {
-            let end = candidate
-                .run(token, || flag.store(true, Ordering::Relaxed))
-                .await;
-            (end, Instant::now())
-        });
+        let phase = LeadershipPhase::default();
+        let campaign = candidate.run(shutdown.clone(), phase.clone());
+        let task = tokio::spawn(async move { (campaign.await, Instant::now()) });
+        tokio::spawn(work(phase.clone(), readiness));
         Self {
             identity: identity.to_owned(),
             fence,
             link,
             shutdown,
-            acquired,
+            phase,
             task,
         }
     }
@@ -61,8 +61,24 @@ impl Process {
     }
 
     fn leads(&self) -> bool {
-        assert!(!self.fence.is_open() || self.acquired.load(Ordering::Relaxed));
+        assert!(!self.fence.is_open() || self.phase.phase() != Phase::Standby);
         self.fence.is_open()
+    }
+}
+
+/// The work of a candidate.
+async fn work(phase: LeadershipPhase, readiness: Readiness) {
+    loop {
+        phase.reaches(Phase::Preparing).await;
+        let is_ready = tokio::select! {
+            () = readiness.all_ready() => true,
+            () = phase.reaches(Phase::GivenBack) => false,
+        };
+        if is_ready && phase.advance(Phase::Preparing, Phase::Leading) {
+            return;
+        }
+        phase.reaches(Phase::GivenBack).await;
+        phase.advance(Phase::GivenBack, Phase::Standby);
     }
 }
 
@@ -323,7 +339,7 @@ async fn stopping_follower_writes_nothing() {
     run_for(3000, &[]).await;
     follower.shutdown.cancel();
     assert_eq!(follower.task.await.unwrap().0, LeadershipEnd::Released);
-    assert!(!follower.acquired.load(Ordering::Relaxed));
+    assert_eq!(follower.phase.phase(), Phase::Standby);
     assert_eq!(
         (server.holder().as_deref(), server.writes()),
         (Some("b"), 0)
@@ -358,4 +374,55 @@ async fn candidate_without_permission_keeps_trying() {
     candidate.set_link(Link::Works);
     run_for(2000, &[]).await;
     assert!(candidate.leads());
+}
+
+/// FW-11
+#[tokio::test(start_paused = true)]
+async fn unready_candidate_leaves_the_lease_to_one_that_is_ready() {
+    let server = Server::default();
+    server.put(Some(foreign("other", "2020-01-01T00:00:00Z")));
+    let readiness = Readiness::default();
+    let check = readiness.check("watch Pod");
+    let unready = Process::start_with(&server, "a", readiness);
+    let readiness = Readiness::default();
+    let other_check = readiness.check("watch Pod");
+    let ready = Process::start_with(&server, "b", readiness);
+    run_for(20_000, &[&unready, &ready]).await;
+    assert!(!unready.leads() && !ready.leads(), "the lease has expired");
+    other_check.ready();
+    run_for(60_000, &[&unready, &ready]).await;
+    assert!(ready.leads());
+    ready.shutdown.cancel();
+    run_for(12_000, &[&unready, &ready]).await;
+    assert!(!unready.leads());
+    check.ready();
+    run_for(100, &[&unready, &ready]).await;
+    assert!(unready.leads(), "at once when it becomes ready");
+}
+
+/// FW-11
+#[tokio::test(start_paused = true)]
+async fn leader_that_does_not_become_ready_gives_the_lease_back() {
+    let server = Server::default();
+    let readiness = Readiness::default();
+    let check = readiness.check("watch AsyncActor");
+    let unready = Process::start_with(&server, "a", readiness);
+    run_for(59_000, &[&unready]).await;
+    assert!(unready.leads(), "a first install needs a leader");
+    run_for(3_000, &[&unready]).await;
+    assert!(!unready.leads());
+    assert_eq!(server.holder().as_deref(), Some(""));
+    run_for(15_000, &[&unready]).await;
+    assert!(unready.leads(), "there is no other");
+    let ready = Process::start(&server, "b");
+    run_for(50_000, &[&unready, &ready]).await;
+    assert!(unready.leads());
+    run_for(12_000, &[&unready, &ready]).await;
+    assert!(ready.leads());
+
+    ready.shutdown.cancel();
+    check.ready();
+    run_for(2_000, &[&unready, &ready]).await;
+    run_for(90_000, &[&unready, &ready]).await;
+    assert!(unready.leads(), "it is ready now");
 }

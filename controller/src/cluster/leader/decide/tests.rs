@@ -22,8 +22,12 @@ fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> LeaseView<'a> {
 
 /// The decisions of `ME`, observation by observation.
 fn decisions(observations: &[(u64, Option<LeaseView<'_>>)]) -> Vec<Decision> {
+    decisions_if(true, observations)
+}
+
+fn decisions_if(is_ready: bool, observations: &[(u64, Option<LeaseView<'_>>)]) -> Vec<Decision> {
     let mut observed = None;
-    let decide = |(at, lease): &(u64, _)| decide(*lease, ME, &mut observed, after(*at));
+    let decide = |(at, lease): &(u64, _)| decide(*lease, ME, is_ready, &mut observed, after(*at));
     observations.iter().map(decide).collect()
 }
 
@@ -78,6 +82,7 @@ fn previous_process_of_the_same_pod_is_another_holder() {
     let decision = decide(
         Some(lease(&previous, "1", 10)),
         &now,
+        true,
         &mut observed,
         after(0),
     );
@@ -106,10 +111,10 @@ fn lease_unchanged_for_its_duration_is_acquired() {
 fn next_read_is_no_later_than_the_lease_expiry() {
     let mut observed = None;
     let lease_of_other = Some(lease("other", "1", 10));
-    decide(lease_of_other, ME, &mut observed, after(0));
+    decide(lease_of_other, ME, true, &mut observed, after(0));
     let late = after(9) + Duration::from_millis(900);
     assert_eq!(
-        decide(lease_of_other, ME, &mut observed, late),
+        decide(lease_of_other, ME, true, &mut observed, late),
         standby_until(10)
     );
 }
@@ -180,4 +185,34 @@ fn lease_without_holder_or_duration_is_handled() {
         record.spec.get_or_insert_default().lease_duration_seconds = Some(seconds);
         assert_eq!(LeaseView::of(&record).duration, duration);
     }
+}
+
+/// FW-11
+#[test]
+fn unready_candidate_waits_longer_for_a_lease_that_others_may_take() {
+    let (free, held, own) = (
+        Some(lease("", "1", 10)),
+        Some(lease("other", "1", 10)),
+        Some(lease(ME, "1", 10)),
+    );
+    let unready = |observations: &[_]| decisions_if(false, observations);
+    let wait_for_others = [standby_until(1), standby_until(15), Decision::Acquire];
+    assert_eq!(
+        unready(&[(0, free), (14, free), (15, free)]),
+        wait_for_others
+    );
+    let wait_for_others = [standby_until(1), standby_until(25), Decision::Acquire];
+    assert_eq!(
+        unready(&[(0, held), (24, held), (25, held)]),
+        wait_for_others
+    );
+    let deleted = [(0, held), (1, None), (24, None), (25, None)];
+    assert_eq!(
+        unready(&deleted)[2..],
+        [standby_until(25), Decision::Create]
+    );
+    let taken = [(0, free), (14, Some(lease("", "2", 10)))];
+    assert_eq!(unready(&taken)[1], standby_until(15), "another had it");
+    assert_eq!(unready(&[(0, own)]), [Decision::Renew]);
+    assert_eq!(unready(&[(0, None)]), [Decision::Create], "a first install");
 }
