@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::reconcile::status_time::time_left;
+
 /// The consecutive conflict at which the operator yields the field to the other manager. After each earlier one it
 /// writes the field again, so a contested field is written at most four more times.
 const MAX_CONFLICTS: u8 = 5;
@@ -182,10 +184,8 @@ impl ContentionState {
         }
         match self {
             Self::Yielded(previous) if previous == revision => FieldDecision::Yield,
-            Self::Waiting(_, until) => match (*until).duration_since(now).try_into() {
-                Ok(wait) if *until > now => FieldDecision::Wait(wait),
-                _ => FieldDecision::Write,
-            },
+            Self::Waiting(_, until) => time_left(*until, MAX_BACKOFF, now)
+                .map_or(FieldDecision::Write, FieldDecision::Wait),
             Self::Uncontested | Self::Rewritten(_) if was_set => FieldDecision::RecordConflict,
             Self::Uncontested | Self::Rewritten(_) | Self::Yielded(_) => FieldDecision::Write,
         }

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{ContestedPart, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
+use crate::reconcile::status_time::time_left;
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
@@ -45,10 +46,9 @@ pub fn decide(
 ) -> RestoreTiming {
     let entry = entries.iter().find(|entry| is_for(entry, uid, part));
     let until = entry.and_then(|it| it.retry_time.as_ref());
-    match until.map(|until| until.0.duration_since(now).try_into()) {
-        Some(Ok(wait)) if wait > Duration::ZERO => RestoreTiming::In(wait),
-        _ => RestoreTiming::Now,
-    }
+    until
+        .and_then(|until| time_left(until.0, MAX_BACKOFF, now))
+        .map_or(RestoreTiming::Now, RestoreTiming::In)
 }
 
 /// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
@@ -122,8 +122,7 @@ fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
         .as_ref()
         .filter(|_| entry.consecutive_conflicts > 0)?;
     let until = last.0.checked_add(QUIET_PERIOD).ok()?;
-    let wait = until.duration_since(now).try_into().ok();
-    wait.filter(|wait| *wait > Duration::ZERO)
+    time_left(until, QUIET_PERIOD, now)
 }
 
 /// Time until the message about these entries changes.

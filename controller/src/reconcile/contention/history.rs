@@ -10,7 +10,7 @@ use super::{
     ConflictCount, ContentionState, ContestedPart, FieldDecision, FieldView, QUIET_PERIOD,
     SpecRevision, UNKNOWN_MANAGER, WAITING,
 };
-use crate::reconcile::status_time::to_the_second;
+use crate::reconcile::status_time::{time_left, to_the_second};
 
 /// The states in status: see [`ContentionState`].
 const REWRITTEN: &str = "Held";
@@ -107,10 +107,7 @@ fn conflict_reset(
     };
     let since = entry.last_time.as_ref().map_or(now, |it| it.0);
     let until = since.checked_add(QUIET_PERIOD).unwrap_or(Timestamp::MAX);
-    match until.duration_since(now).try_into() {
-        Ok(wait) if until > now => ConflictReset::In(wait),
-        _ => ConflictReset::Now,
-    }
+    time_left(until, QUIET_PERIOD, now).map_or(ConflictReset::Now, ConflictReset::In)
 }
 
 /// The entries of the target with this UID after a reconcile; all entries while the UID is unknown.

@@ -69,6 +69,18 @@ fn decision_depends_on_the_contention_state() {
     }
 }
 
+/// SAFE-43
+#[test]
+fn wait_set_by_a_clock_that_was_ahead_is_over() {
+    let decide = |until| {
+        let state = ContentionState::Waiting(count(2), at(until));
+        state.decide(needed_field(true, false), &revision(1, "spec"), at(0))
+    };
+    assert_eq!(decide(300), FieldDecision::Wait(MAX_BACKOFF));
+    assert_eq!(decide(500), FieldDecision::Wait(MAX_BACKOFF));
+    assert_eq!(decide(86_400), FieldDecision::Write);
+}
+
 /// CONF-6
 #[test]
 fn backoff_doubles_with_each_conflict_and_the_fifth_stops() {

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::broker::Depth;
 use crate::broker::depths::ReportedDepth;
 use crate::fault::Fault;
+use crate::reconcile::status_time::{may_have_passed, time_left};
 
 /// Progress of a deletion that waits until the queue is drained.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,20 +139,20 @@ pub struct DrainInputs<'a> {
 
 /// Decides for an actor whose namespace is not being deleted.
 pub fn decide(inputs: &DrainInputs<'_>) -> DrainState {
+    let released_at = inputs
+        .released_at
+        .filter(|time| may_have_passed(*time, inputs.now));
     // An unreachable broker does not make the deletion wait again: the queue itself is still deleted only if it is
     // empty.
-    let waits = |it: &RemainingQueues| !it.with_messages.is_empty() || inputs.released_at.is_none();
+    let waits = |it: &RemainingQueues| !it.with_messages.is_empty() || released_at.is_none();
     if let Some(remaining) = RemainingQueues::of(inputs.queues).filter(waits) {
         return DrainState::Waiting(remaining);
     }
-    let Some(since) = inputs.released_at else {
+    let Some(since) = released_at else {
         return DrainState::Confirming(inputs.lag);
     };
     let ends = since.checked_add(inputs.lag).unwrap_or(Timestamp::MAX);
-    match Duration::try_from(ends.duration_since(inputs.now)) {
-        Ok(left) if !left.is_zero() => DrainState::Confirming(left),
-        _ => DrainState::Empty,
-    }
+    time_left(ends, inputs.lag, inputs.now).map_or(DrainState::Empty, DrainState::Confirming)
 }
 
 /// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty

@@ -14,12 +14,10 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ProbeOutcome;
 use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
 use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
+use crate::reconcile::status_time::MAX_CLOCK_SKEW;
 
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
 const WEBHOOK_LAG: SignedDuration = SignedDuration::from_secs(20);
-
-/// How far our clock may be behind the API server's.
-const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long after an admitted probe every replica of the webhook has read it from the status. A dry run reaches only
 /// one of them, and a pod that another does not inject would have to be replaced again.

@@ -14,7 +14,7 @@ use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::model::rollout::UNBIND_MARKER;
-use crate::reconcile::status_time::to_the_second;
+use crate::reconcile::status_time::{may_have_passed, to_the_second};
 
 /// What blocks the deletion.
 #[derive(Default)]
@@ -108,7 +108,9 @@ pub(super) fn deletion_status(
     if matches!(observed.drain, Some(DrainState::Confirming(_))) {
         // Second precision, as stored.
         let since = to_the_second(now);
-        status.queue_released_since.get_or_insert(Time(since));
+        let recorded = status.queue_released_since.take();
+        let recorded = recorded.filter(|time| may_have_passed(time.0, now));
+        status.queue_released_since = Some(recorded.unwrap_or(Time(since)));
     }
     status.conditions = conditions.list;
     // A changed inventory alone is not worth a write (FW-25).

@@ -136,6 +136,7 @@ fn conflicts_are_reset_after_a_quiet_period() {
     let last_minute = ConflictReset::In(Duration::from_mins(1));
     assert_eq!(at_minute(14), last_minute);
     assert_eq!(at_minute(15), ConflictReset::Now);
+    assert_eq!(at_minute(-24 * 60), ConflictReset::Now, "SAFE-43");
     assert_eq!(
         conflict_reset(&entries, UID, ContestedPart::Roll, at(0)),
         ConflictReset::Now

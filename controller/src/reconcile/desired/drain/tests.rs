@@ -57,7 +57,7 @@ fn wait_for(messages: &[Messages], released: Option<i64>) -> DrainState {
     })
 }
 
-/// QUE-40, QUE-42
+/// QUE-40, QUE-42, SAFE-43
 #[test]
 fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
     let confirming = |seconds| DrainState::Confirming(Duration::from_secs(seconds));
@@ -66,6 +66,9 @@ fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
         (vec![holds(0, 0)], None, confirming(10)),
         (vec![holds(0, 0)], Some(4), confirming(6)),
         (vec![holds(0, 0)], Some(10), DrainState::Empty),
+        // Written by a clock that was ahead.
+        (vec![holds(0, 0)], Some(-100), confirming(10)),
+        (vec![holds(0, 0)], Some(-86_400), confirming(10)),
         (
             vec![Messages::NoQueue, holds(0, 0)],
             Some(60),

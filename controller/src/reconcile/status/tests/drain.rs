@@ -85,7 +85,7 @@ fn broker_that_cannot_count_is_reported_and_retried() {
     assert_eq!(report.requeue.backoff(), Requeue::Backoff.backoff());
 }
 
-/// QUE-42: the webhook injects until the deletion no longer waits, which is revoked when messages arrive.
+/// QUE-42, SAFE-43: the webhook injects until the deletion no longer waits, which is revoked when messages arrive.
 #[test]
 fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     let mut observed = waiting_until_empty("Drain");
@@ -105,6 +105,9 @@ fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     observed.previous = first.status.clone();
     let later = build(&observed, &confirming, at("2026-01-01T00:02:09Z")).unwrap();
     assert_eq!(later.status, first.status);
+    let earlier_clock = build(&observed, &confirming, at("2025-12-31T00:02:00Z")).unwrap();
+    let restarted = Some(Time(at("2025-12-31T00:02:00Z")));
+    assert_eq!(earlier_clock.status.queue_released_since, restarted);
     observed.drain = Some(DrainState::Empty);
     let released = build(&observed, &confirming, at("2026-01-01T00:02:10Z")).unwrap();
     assert_eq!(released.status.queue_released_since, since);
