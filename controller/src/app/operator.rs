@@ -212,6 +212,7 @@ impl Operator {
     /// reconcile (QUE-3).
     fn start_leading(&self) {
         self.context.leading_since.get_or_init(clock::now);
+        self.context.metrics.leads();
         let actors = &self.context.stores.actors;
         for key in actors.keys() {
             self.refresh_indexes(&key);

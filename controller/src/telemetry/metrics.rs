@@ -44,6 +44,7 @@ pub struct Metrics {
     /// Labels: `transport`.
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
+    leading: Gauge,
     undecodable: Gauge,
     unverified: Gauge,
     /// Labels: `namespace`, `actor`.
@@ -99,6 +100,11 @@ impl Metrics {
             broker_requests: add(own, "broker_requests", "Requests to brokers"),
             transport_up: add(own, "transport_up", "1 if the transport's broker responds"),
             api_writes: add(own, "api_writes", "Write requests to the API server"),
+            leading: add(
+                own,
+                "leading",
+                "1 on the replica that reconciles actors: it holds the lease, and is ready",
+            ),
             undecodable: add(own, "undecodable_objects", "Actors that cannot be decoded"),
             unverified: add(
                 own,
@@ -204,6 +210,11 @@ impl Metrics {
     #[must_use]
     pub fn api_writes(&self) -> Counter {
         self.api_writes.clone()
+    }
+
+    /// Records that this replica leads, until it ends.
+    pub fn leads(&self) {
+        self.leading.set(1);
     }
 
     /// Sets the number of actors that cannot be decoded.

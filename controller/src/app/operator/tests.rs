@@ -48,7 +48,7 @@ fn projected(namespace: &str, second: u32, status: &Value) -> Projected<ActorRec
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// FW-4 (a), SAFE-37, QUE-3: a status update causes no event, so a standby's claims are outdated.
+/// FW-4 (a), SAFE-37, QUE-3, OPS-28: a status update causes no event, so a standby's claims are outdated.
 #[tokio::test]
 async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     let operator = operator();
@@ -73,7 +73,13 @@ async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     );
 
     assert_eq!(queued().ready, 0, "SAFE-37: a standby enqueues nothing");
+    let is_leading = |value| {
+        let line = format!("asya_operator_leading {value}\n");
+        operator.context.metrics.text().unwrap().contains(&line)
+    };
+    assert!(is_leading(0), "OPS-28");
     operator.start_leading();
+    assert!(is_leading(1), "OPS-28");
     assert_eq!(queued().ready, 3, "both actors and the runtime script");
     let claims = &operator.context.queue_claims;
     assert_eq!(claims.other_holder(&Key::new("younger", "a")), None);

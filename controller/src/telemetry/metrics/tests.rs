@@ -39,8 +39,9 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 14] = [
+const FROM_THE_START: [&str; 15] = [
     "asya_operator_api_writes_total",
+    "asya_operator_leading",
     "asya_operator_undecodable_objects",
     "asya_operator_unproved_bindings",
     "controller_runtime_active_workers{controller}",
