@@ -7,6 +7,7 @@ import unittest
 from helm import CHART
 
 DASHBOARD = json.loads((CHART / "dashboard.json").read_text())
+ALERTS = (CHART / "alerts.yaml").read_text()
 METRICS = (CHART.parent.parent / "docs/reference/metrics.md").read_text()
 
 # The part of @grafana/schema 13 (Dashboard, Panel, RowPanel, GraphFieldConfig) that the dashboard uses: a list stands for its items' type, a set for the
@@ -89,6 +90,21 @@ class Dashboard(unittest.TestCase):
     def test_units_are_those_of_grafana(self):
         units = {panel["fieldConfig"]["defaults"].get("unit", "short") for panel in DASHBOARD["panels"] if "fieldConfig" in panel}
         self.assertLessEqual(units, UNITS)
+
+    def test_what_every_replica_reports_is_not_added_up(self):
+        """OPS-29"""
+        expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+        expressions += re.findall(r"^ +expr: (.*)$", ALERTS, re.MULTILINE)
+        names = "actors|bound_pods|conflicts_total|queue_messages|rollout_halted|undecodable_objects|unproved_bindings"
+        uses, added = 0, []
+        for expression in expressions:
+            for use in re.finditer(r"asya_operator_(?:%s)\b" % names, expression):
+                uses += 1
+                before = re.sub(r"increase\($", "", expression[: use.start()])
+                if not re.search(r"\bmax(?: by \([\w, ]+\))? ?\($", before):
+                    added.append(expression)
+        self.assertGreater(uses, 10)
+        self.assertEqual(added, [])
 
     def test_queries_ask_for_metrics_that_exist(self):
         queries = " ".join(target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", []))

@@ -8,8 +8,12 @@ use crate::record::ActorRecord;
 use crate::telemetry::metrics::Metrics;
 
 /// Sets the gauges of actors by transport and status, of pods and conflicts of bindings, of undecodable actors and of
-/// halted rollouts.
-pub fn update(actors: &Store<ActorRecord>, metrics: &Metrics) {
+/// halted rollouts, and drops what is known of those `transports` that no actor uses.
+pub fn update<'a>(
+    actors: &Store<ActorRecord>,
+    transports: impl IntoIterator<Item = &'a str>,
+    metrics: &Metrics,
+) {
     let mut all = Vec::with_capacity(actors.len());
     // Clone first, so that counting does not hold the store's lock, which every reconcile takes.
     actors.each(|actor| all.push(actor.clone()));
@@ -20,6 +24,11 @@ pub fn update(actors: &Store<ActorRecord>, metrics: &Metrics) {
             .entry((transport, &actor.metric_fields.status))
             .or_default() += 1;
     }
+    let is_used = |name: &str| counts.keys().any(|(transport, _)| *transport == name);
+    transports
+        .into_iter()
+        .filter(|name| !is_used(name))
+        .for_each(|unused| metrics.forget_transport(unused));
     let labels = counts.into_iter();
     metrics.actors(labels.map(|((transport, status), count)| (transport, status, count)));
     let actor_fields = || {
@@ -98,7 +107,10 @@ mod tests {
             store.apply(&None, &object);
         }
         let metrics = Arc::new(Metrics::new());
-        update(&store, &metrics);
+        for transport in ["mq", "unused"] {
+            metrics.transport_up(transport, false);
+        }
+        update(&store, ["mq", "unused"], &metrics);
         let text = metrics.text().unwrap();
         for line in [
             r#"asya_operator_actors{transport="mq",status="Running"} 2"#,
@@ -109,8 +121,10 @@ mod tests {
             r#"asya_operator_conflicts_total{namespace="ns",actor="e",field="Roll"} 5"#,
             "asya_operator_undecodable_objects 1",
             r#"asya_operator_rollout_halted{namespace="ns",actor="c"} 1"#,
+            r#"asya_operator_transport_up{transport="mq"} 0"#,
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+        assert!(!text.contains("unused"), "no call will show that it is up");
     }
 }

@@ -57,7 +57,9 @@ impl Operator {
                 keda,
                 ..
             } = &*operator.context;
-            actor_gauges::update(&stores.actors, metrics);
+            let transports = operator.context.installation.transports.iter();
+            let transports = transports.map(|transport| &*transport.name);
+            actor_gauges::update(&stores.actors, transports, metrics);
             operator.report_unsynced_namespaces();
             depths.publish(metrics);
             metrics.records("AsyncActor", stores.actors.len());

@@ -206,6 +206,12 @@ impl Metrics {
         self.transport_up.get_or_create(&labels).set(i64::from(up));
     }
 
+    /// Drops the series of a transport that no actor uses: no call would ever show that its broker responds again.
+    pub fn forget_transport(&self, transport: &str) {
+        let labels = [("transport", transport.to_owned())];
+        self.transport_up.remove(&labels);
+    }
+
     /// The counter of writes to the API server, for [`crate::cluster::fence::FenceLayer`].
     #[must_use]
     pub fn api_writes(&self) -> Counter {

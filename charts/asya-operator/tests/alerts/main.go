@@ -33,6 +33,7 @@ type testCase struct {
 	Series map[string]string   `yaml:"series"` // values by metric, in the notation of promtool
 	At     time.Duration       `yaml:"at"`
 	Fires  []map[string]string `yaml:"fires"`
+	Value  *float64            `yaml:"value"` // of the expression, if it fires once
 }
 
 func main() {
@@ -70,11 +71,13 @@ func main() {
 		} else {
 			quiet[test.Alert] = true
 		}
-		found, err := firing(rule, test)
+		found, value, err := firing(rule, test)
 		if err != nil {
 			complain("%s: %v", test.Alert, err)
 		} else if wanted := texts(test.Fires); found != wanted {
 			complain("%s at %s:\n  wanted %s\n  found  %s", test.Alert, test.At, wanted, found)
+		} else if test.Value != nil && value != *test.Value {
+			complain("%s at %s: wanted value %v, found %v", test.Alert, test.At, *test.Value, value)
 		}
 	}
 	for name := range alerts {
@@ -100,27 +103,30 @@ func readCases(path string) []testCase {
 }
 
 // firing is the labels with which the rule fires at the case's time: those of
-// which its expression had a value for as long as `for` says.
-func firing(rule rulefmt.Rule, test testCase) (string, error) {
+// which its expression had a value for as long as `for` says; and the last
+// value.
+func firing(rule rulefmt.Rule, test testCase) (string, float64, error) {
 	series, err := read(test.Series)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
+	value := 0.0
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1_000_000, Timeout: time.Minute})
 	since := map[string]time.Duration{}
 	for now := time.Duration(0); now <= test.At; now += step {
 		query, err := engine.NewInstantQuery(context.Background(), series, nil, rule.Expr, time.Unix(0, 0).Add(now))
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		result := query.Exec(context.Background())
 		vector, err := result.Vector()
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		pending := map[string]time.Duration{}
 		for _, sample := range vector {
 			text := sample.Metric.String()
+			value = sample.F
 			pending[text] = now
 			if before, was := since[text]; was {
 				pending[text] = before
@@ -136,7 +142,7 @@ func firing(rule rulefmt.Rule, test testCase) (string, error) {
 		}
 	}
 	slices.Sort(found)
-	return strings.Join(found, " "), nil
+	return strings.Join(found, " "), value, nil
 }
 
 func texts(wanted []map[string]string) string {
