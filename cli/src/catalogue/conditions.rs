@@ -104,7 +104,7 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "NotAuthorized",
         "The operator is not permitted to write an object of the actor.",
-        "Grant the permission that the message names.",
+        "Grant the permission that the message names; in a namespace that is being deleted, cluster-wide.",
         STANDALONE,
     ),
     entry_of(

@@ -53,7 +53,8 @@ impl<'a> ForbiddenMessage<'a> {
         let (group, resource) = (self.group, self.resource);
         format!(
             "{account_name} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
-             namespace {}; grant it with a Role and a RoleBinding",
+             namespace {}; grant it with a Role and a RoleBinding or, if the namespace is being deleted, with a \
+             ClusterRole and a ClusterRoleBinding",
             self.namespace
         )
     }
@@ -70,14 +71,15 @@ mod tests {
         Some(fault.message)
     }
 
-    /// FW-27
+    /// FW-27, QUE-45
     #[test]
     fn account_and_missing_rule_are_named() {
         let forbidden = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
         assert_eq!(
             message_for(forbidden).unwrap(),
             "Deployment team/a: ServiceAccount team/asya-applier is missing the rule {apiGroups: [\"apps\"], \
-             resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding"
+             resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding \
+             or, if the namespace is being deleted, with a ClusterRole and a ClusterRoleBinding"
         );
         let impersonation = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
         let impersonation = message_for(impersonation).unwrap();
