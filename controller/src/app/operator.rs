@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::actor_gauges;
 use super::shared_config_maps;
 use super::worker::{self, RequeuePolicy};
-use crate::broker::health::{CheckIntervals, HealthCheck};
+use crate::broker::health::{CheckFailures, CheckIntervals, HealthCheck};
 use crate::clock;
 use crate::cluster::store::Scope;
 use crate::context::Context;
@@ -230,6 +230,7 @@ impl Operator {
         let health = HealthCheck {
             observer: self.context.brokers.clone(),
             depths: Arc::clone(&self.context.depths),
+            failures: CheckFailures::default(),
             intervals: self.schedule,
             source: self.clone(),
         };

@@ -13,7 +13,7 @@ use super::credential_reloading_client::CredentialReloadingClient;
 use super::health::{QueueObserver, QueueResults};
 use super::http_client::BuildHttpClients;
 use super::pool::Pool;
-use super::{Count, QueueClient, QueueObservation};
+use super::{BrokerError, Count, QueueClient, QueueObservation};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
 
@@ -96,6 +96,15 @@ impl Brokers {
         }
         grouped
     }
+
+    /// Makes the next list read the Secrets again if the broker rejected their credentials (SEC-2): no reconcile follows
+    /// that does (QUE-20).
+    fn forget_rejected<T>(&self, transport: &Transport, results: &[Result<T, BrokerError>]) {
+        let is_rejected = |result: &Result<T, _>| matches!(result, Err(BrokerError::AuthFailed(_)));
+        if results.iter().any(is_rejected) {
+            self.0.forget_credentials(transport);
+        }
+    }
 }
 
 /// Queues grouped by client, and the results so far.
@@ -130,6 +139,7 @@ impl QueueObserver for Brokers {
             } = self.grouped(transport, queues).await;
             for (client, queues) in groups {
                 let observations = client.observe_many(&queues).await;
+                self.forget_rejected(transport, &observations);
                 results.extend(queues.into_iter().zip(observations));
             }
             results
@@ -150,6 +160,7 @@ impl QueueObserver for Brokers {
             for (client, queues) in groups {
                 let names = queues.iter().map(|queue| queue.names.queue.clone());
                 let depths = client.depths(&names.collect::<Vec<_>>()).await;
+                self.forget_rejected(transport, &depths);
                 results.extend(queues.into_iter().zip(depths));
             }
             results

@@ -1,6 +1,8 @@
 //! The health check: observes all actors' queues on its own schedule, so that reconciles do not have to. It changes
 //! nothing itself, but enqueues the actors whose queues need a reconcile (QUE-20 to QUE-22, FW-33).
 
+mod failures;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +12,17 @@ use asya_shared::config::Transport;
 use asya_shared::transport::ActorQueue;
 use futures::future::{BoxFuture, join, join_all};
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info};
 
 use super::depths::Depths;
 use super::{BrokerError, Count, Depth, QueueCheck, QueueObservation};
 use crate::record::Key;
+
+pub use failures::CheckFailures;
+
+/// How soon queues that could not be read are checked again: an outage is found long before the next regular check.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Queues per transport that are tagged after one check. After an upgrade none is tagged, and tagging all of them
 /// together would be throttled and reported as a broker fault (QUE-35).
@@ -96,6 +103,8 @@ pub struct HealthCheck<S, O> {
     pub observer: O,
     /// Receives the counts.
     pub depths: Arc<Depths>,
+    /// The queues that could not be read.
+    pub failures: CheckFailures,
     pub intervals: CheckIntervals,
 }
 
@@ -109,7 +118,15 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         initial_delay(self.intervals.check).await;
         loop {
             self.check().await;
-            jittered_delay(self.intervals.check).await;
+            let next = Instant::now() + jittered(self.intervals.check);
+            loop {
+                let repeat = Instant::now() + jittered(REPEAT_INTERVAL.min(self.intervals.check));
+                sleep_until(repeat.min(next)).await;
+                if repeat >= next {
+                    break;
+                }
+                self.repeat().await;
+            }
         }
     }
 
@@ -117,23 +134,35 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         initial_delay(self.intervals.count).await;
         loop {
             self.count().await;
-            jittered_delay(self.intervals.count).await;
+            sleep(jittered(self.intervals.count)).await;
         }
     }
 
     /// Checks all queues once; no transport waits for another.
     pub async fn check(&self) {
         let transports = self.source.queues();
-        let actors: HashSet<Key> = transports
-            .iter()
-            .flat_map(|transport| {
-                transport
-                    .queues
-                    .iter()
-                    .map(|checked| key_of(&checked.queue))
-            })
-            .collect();
+        let actors = actors_of(&transports);
         self.depths.retain(&actors);
+        self.failures.retain(&actors);
+        self.check_transports(&transports).await;
+    }
+
+    /// Checks the queues again that could not be read last time.
+    async fn repeat(&self) {
+        if self.failures.is_empty() {
+            return;
+        }
+        let mut transports = self.source.queues();
+        for transport in &mut transports {
+            let is_repeated =
+                |checked: &CheckedQueue| self.failures.is_repeated(&key_of(&checked.queue));
+            transport.queues.retain(is_repeated);
+        }
+        transports.retain(|transport| !transport.queues.is_empty());
+        self.check_transports(&transports).await;
+    }
+
+    async fn check_transports(&self, transports: &[TransportQueues]) {
         join_all(
             transports
                 .iter()
@@ -156,13 +185,17 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
-                    self.record_depth(&actor, None);
+                    if !self.record_failure(&actor) {
+                        continue;
+                    }
                     if unpaused.contains(&actor) {
                         self.source
                             .enqueue_recheck(&actor, &RecheckReason::Unknown(error));
                     }
+                    self.failures.record_handled(&actor);
                 }
                 Ok(observation) => {
+                    self.failures.clear(&actor);
                     if observation.check == QueueCheck::NotFound {
                         self.record_depth(&actor, None);
                     } else {
@@ -201,6 +234,9 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
     /// Counts the messages of all queues whose actors have replicas, once.
     pub async fn count(&self) {
         let transports = self.source.queues();
+        if !self.failures.is_empty() {
+            self.failures.retain(&actors_of(&transports));
+        }
         join_all(
             transports
                 .iter()
@@ -219,8 +255,12 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         if queues.is_empty() {
             return;
         }
+        let mut failing = HashSet::new();
         for (queue, count) in self.observer.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
+            if count.is_ok() {
+                self.failures.clear(&actor);
+            }
             match count {
                 Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {
                 }
@@ -231,9 +271,31 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                         self.source.enqueue_missing(&actor);
                     }
                 }
-                Err(_) => self.record_depth(&actor, None),
+                Err(error) => {
+                    debug!(%actor, %error, "cannot count the messages");
+                    self.record_failure(&actor);
+                    failing.insert(actor.namespace);
+                }
             }
         }
+        // Queues that are not counted may have the same fault, if they share the credentials.
+        let suspects = transport
+            .queues
+            .iter()
+            .map(|checked| key_of(&checked.queue));
+        suspects
+            .filter(|actor| failing.contains(&actor.namespace))
+            .for_each(|actor| self.failures.suspect(&actor));
+    }
+
+    /// Records that a queue could not be read. Returns whether that is no longer tolerated: then its message count is
+    /// no longer known.
+    fn record_failure(&self, actor: &Key) -> bool {
+        let is_intolerable = self.failures.record(actor);
+        if is_intolerable {
+            self.record_depth(actor, None);
+        }
+        is_intolerable
     }
 
     /// Ignores a missing count: a broker that has not counted yet, such as right after creation, has not failed.
@@ -248,6 +310,11 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
             self.source.enqueue_depth_change(actor);
         }
     }
+}
+
+fn actors_of(transports: &[TransportQueues]) -> HashSet<Key> {
+    let queues = transports.iter().flat_map(|transport| &transport.queues);
+    queues.map(|checked| key_of(&checked.queue)).collect()
 }
 
 /// Actors that are enqueued to check their queues again.
@@ -265,8 +332,8 @@ async fn initial_delay(interval: Duration) {
     sleep(interval.mul_f64(fastrand::f64())).await;
 }
 
-async fn jittered_delay(interval: Duration) {
-    sleep(interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
 fn key_of(queue: &ActorQueue) -> Key {

@@ -1,5 +1,5 @@
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use asya_shared::api::EffectiveTimeout;
 use asya_shared::config::TransportsConfig;
@@ -82,8 +82,23 @@ fn queue_of(transport: &Transport, actor: &str) -> ActorQueue {
 #[derive(Default)]
 struct Brokers {
     hangs: Option<&'static str>,
+    /// Whether every request fails.
+    fails: AtomicBool,
     counted: Mutex<Vec<String>>,
     checks: AtomicUsize,
+}
+
+fn unreachable() -> BrokerError {
+    BrokerError::Unreachable("no response".to_owned())
+}
+
+impl Brokers {
+    fn observation_of(&self, actor: &str) -> Result<QueueObservation, BrokerError> {
+        if self.fails.load(SeqCst) {
+            return Err(unreachable());
+        }
+        observation_of(actor)
+    }
 }
 
 fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
@@ -95,7 +110,7 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
             desired: String::new(),
             found: String::new(),
         },
-        "lost" => return Err(BrokerError::Unreachable("no response".to_owned())),
+        "lost" => return Err(unreachable()),
         "busy" => return Err(BrokerError::TooManyCalls("later".to_owned())),
         _ => QueueCheck::Ready(ReadyQueue::default()),
     };
@@ -117,7 +132,7 @@ impl QueueObserver for Arc<Brokers> {
             return pending().boxed();
         }
         let results = queues.into_iter().map(|queue| {
-            let observation = observation_of(&queue.actor);
+            let observation = self.observation_of(&queue.actor);
             (queue, observation)
         });
         std::future::ready(results.collect()).boxed()
@@ -130,7 +145,7 @@ impl QueueObserver for Arc<Brokers> {
     ) -> BoxFuture<'a, QueueResults<Count>> {
         let results = queues.into_iter().map(|queue| {
             self.counted.lock().push(queue.actor.clone());
-            let count = observation_of(&queue.actor).map(|observation| {
+            let count = self.observation_of(&queue.actor).map(|observation| {
                 match (observation.check, observation.depth) {
                     (QueueCheck::NotFound, _) => Count::NotFound,
                     (_, None) => Count::Unknown,
@@ -161,6 +176,7 @@ fn health_check(
             ..Brokers::default()
         }),
         depths: Arc::default(),
+        failures: CheckFailures::default(),
         intervals: CheckIntervals {
             check: Duration::from_secs(check),
             count: Duration::from_secs(count),
@@ -190,12 +206,10 @@ async fn changed_queue_enqueues_only_its_actor() {
         0,
     );
     health.check().await;
-    let unreachable = BrokerError::Unreachable("no response".to_owned());
     let expected = [
         ("gone", RecheckReason::Missing),
         ("drifted", RecheckReason::Changed),
         ("differs", RecheckReason::Changed),
-        ("lost", RecheckReason::Unknown(unreachable)),
     ];
     let expected = expected.map(|(name, reason)| (name.to_owned(), reason));
     assert_eq!(*health.source.rechecks.lock(), expected);
@@ -213,13 +227,93 @@ async fn checks_count_all_queues_and_counts_only_those_with_replicas() {
     let reported = |name| health.depths.reported(&Key::new("ns", name));
     assert_eq!(
         (reported("lost"), reported("busy")),
-        (ReportedDepth::Unknown, ReportedDepth::Unchanged)
+        (ReportedDepth::Unchanged, ReportedDepth::Unchanged)
     );
     assert_eq!(
         *health.source.depth_changes.lock(),
-        ["fine", "lost", "idle"],
+        ["fine", "idle"],
         "the first reading of each"
     );
+}
+
+/// QUE-20, QUE-10: one page that timed out must not make thousands of actors ask the broker and write status.
+#[tokio::test(start_paused = true)]
+async fn one_failed_list_changes_nothing() {
+    let health = health_check(&["a", "b", "c-idle", "other-one"], None, 0, 0);
+    health.check().await;
+    health.source.depth_changes.lock().clear();
+    tokio::time::advance(Duration::from_mins(2)).await;
+    for _ in 0..5 {
+        health.observer.fails.store(true, SeqCst);
+        health.check().await;
+        health.count().await;
+        health.observer.fails.store(false, SeqCst);
+        health.check().await;
+    }
+    assert_eq!(*health.source.rechecks.lock(), []);
+    assert_eq!(*health.source.depth_changes.lock(), [""; 0]);
+    assert_eq!(known(&health), 4);
+}
+
+/// QUE-20, QUE-10
+#[tokio::test(start_paused = true)]
+async fn third_failed_check_in_a_row_removes_counts_and_rechecks_each_actor() {
+    let health = health_check(&["a", "b-idle", "c-paused"], None, 0, 0);
+    health.check().await;
+    health.source.depth_changes.lock().clear();
+    tokio::time::advance(Duration::from_mins(2)).await;
+    health.observer.fails.store(true, SeqCst);
+    for expected in [0, 0, 1, 2] {
+        health.check().await;
+        let unknown = RecheckReason::Unknown(unreachable());
+        let rechecks = health.source.rechecks.lock();
+        assert!(rechecks.iter().all(|(_, reason)| *reason == unknown));
+        let names: Vec<&str> = rechecks.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["a", "b-idle"].repeat(expected));
+        drop(rechecks);
+        assert_eq!(known(&health), if expected == 0 { 3 } else { 0 });
+    }
+    let removed = health.source.depth_changes.lock();
+    assert_eq!(*removed, ["a", "b-idle", "c-paused"], "once each");
+}
+
+/// QUE-20
+#[tokio::test(start_paused = true)]
+async fn third_failed_count_in_a_row_removes_the_count() {
+    let health = health_check(&["a"], None, 0, 0);
+    health.count().await;
+    tokio::time::advance(Duration::from_mins(2)).await;
+    health.observer.fails.store(true, SeqCst);
+    for expected in [1, 1, 0, 0] {
+        health.count().await;
+        assert_eq!(known(&health), expected);
+    }
+    assert_eq!(health.source.depth_changes.lock().len(), 2);
+    assert_eq!(*health.source.rechecks.lock(), []);
+}
+
+/// QUE-10: neither two long check intervals nor missing counts hide an outage.
+#[tokio::test(start_paused = true)]
+async fn outage_is_found_long_before_the_next_check() {
+    // Without counts, the outage begins at a check. With counts, it is found whenever it begins, also for idle actors.
+    for (count, found_after) in [(0, 440), (30, 140)] {
+        let health = health_check(&["a", "b-idle", "other-one"], None, 300, count);
+        let outage = async {
+            tokio::time::sleep(Duration::from_mins(11)).await;
+            health.observer.fails.store(true, SeqCst);
+            tokio::time::sleep(Duration::from_secs(found_after)).await;
+            let rechecks = health.source.rechecks.lock();
+            let names = rechecks.iter().map(|(name, _)| name.clone());
+            names.collect::<HashSet<_>>().len()
+        };
+        let found = tokio::select! {
+            () = health.run() => 0,
+            found = outage => found,
+        };
+        assert_eq!(found, 3, "counts every {count} s");
+        let checks = health.observer.checks.load(SeqCst);
+        assert!(checks <= 2 * 10, "few repeated checks: {checks}");
+    }
 }
 
 /// QUE-37
@@ -273,7 +367,9 @@ async fn unmarked_queues_are_marked_in_batches() {
 #[tokio::test(start_paused = true)]
 async fn queue_of_a_paused_actor_is_only_counted() {
     let health = health_check(&["fine-paused", "gone-paused", "lost-paused"], None, 0, 0);
-    health.check().await;
+    for _ in 0..3 {
+        health.check().await;
+    }
     assert_eq!(*health.source.rechecks.lock(), []);
     let reported = |name| health.depths.reported(&Key::new("ns", name));
     assert!(matches!(reported("fine-paused"), ReportedDepth::Depth(_)));
@@ -320,9 +416,7 @@ async fn check_runs_every_interval_with_jitter_and_never_for_zero() {
 async fn checks_of_several_operators_do_not_coincide() {
     let mut delays = Vec::new();
     for _ in 0..100 {
-        let started = Instant::now();
-        super::jittered_delay(Duration::from_secs(100)).await;
-        delays.push(started.elapsed().as_secs());
+        delays.push(jittered(Duration::from_secs(100)).as_secs());
     }
     assert!(delays.iter().all(|delay| (90..=110).contains(delay)));
     assert!(delays.iter().any(|delay| *delay != delays[0]), "{delays:?}");

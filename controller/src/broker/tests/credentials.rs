@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::broker::Brokers;
+use crate::broker::health::QueueObserver;
 use crate::broker::http_client::{BuildHttpClient, BuildHttpClients};
 
 /// An API server with Secrets, and a broker that accepts one password.
@@ -244,6 +245,35 @@ async fn rejected_password_is_read_again_once() {
     assert_eq!((fixture.reads(), fixture.logins()), (3, 4));
     observe(&brokers, &transport).await.unwrap();
     assert_eq!((fixture.reads(), fixture.logins()), (3, 5));
+}
+
+/// SEC-2, QUE-20: a failed list makes no actor ask the broker, which would read the Secret.
+#[tokio::test]
+async fn password_that_a_list_was_rejected_with_is_read_again_by_the_next() {
+    let (fixture, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
+    let queues = || vec![queue_of(&transport, "a")];
+    let count = async || {
+        let counted = brokers.depths(&transport, queues()).await;
+        counted.into_iter().next().unwrap().1
+    };
+    let check = async || {
+        let checked = brokers.observe_many(&transport, queues()).await;
+        checked.into_iter().next().unwrap().1
+    };
+    assert!(count().await.is_ok() && check().await.is_ok());
+    for password in ["new", "newer"] {
+        password.clone_into(&mut fixture.password.lock().unwrap());
+        fixture.set("asya-system/mq", password);
+        let rejected = match password {
+            "new" => count().await.err(),
+            _ => check().await.err(),
+        };
+        assert!(
+            matches!(rejected, Some(BrokerError::AuthFailed(_))),
+            "{rejected:?}"
+        );
+        assert!(count().await.is_ok() && check().await.is_ok());
+    }
 }
 
 /// FIN-5, SEC-2

@@ -1,0 +1,68 @@
+//! Queues that could not be checked or counted, and how often in a row. One list serves all queues of a transport, so
+//! one request that fails must not make all their actors ask the broker and write status (QUE-20, QUE-10).
+
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
+
+use crate::record::Key;
+
+/// Failures in a row after which counts are removed and actors ask the broker themselves.
+const THRESHOLD: u32 = 3;
+
+/// The queues that could not be read, by actor.
+#[derive(Default)]
+pub struct CheckFailures {
+    actors: Mutex<HashMap<Key, Failure>>,
+}
+
+#[derive(Default)]
+struct Failure {
+    /// Failures in a row.
+    count: u32,
+    /// Whether the actor was told, so that the next regular check is soon enough.
+    is_handled: bool,
+}
+
+impl CheckFailures {
+    /// Records a failure. Returns whether it is no longer tolerated.
+    pub fn record(&self, actor: &Key) -> bool {
+        let mut actors = self.actors.lock();
+        let failure = actors.entry(actor.clone()).or_default();
+        failure.count = failure.count.saturating_add(1);
+        failure.count >= THRESHOLD
+    }
+
+    /// Records that the same fault may concern a queue that was not read.
+    pub fn suspect(&self, actor: &Key) {
+        self.actors.lock().entry(actor.clone()).or_default();
+    }
+
+    /// Records that the actor of a failure that is no longer tolerated was told.
+    pub fn record_handled(&self, actor: &Key) {
+        if let Some(failure) = self.actors.lock().get_mut(actor) {
+            failure.is_handled = true;
+        }
+    }
+
+    /// Records that the queue was read.
+    pub fn clear(&self, actor: &Key) {
+        self.actors.lock().remove(actor);
+    }
+
+    /// Whether any queue could not be read.
+    pub fn is_empty(&self) -> bool {
+        self.actors.lock().is_empty()
+    }
+
+    /// Whether to check the actor's queue again before the next regular check.
+    pub fn is_repeated(&self, actor: &Key) -> bool {
+        let actors = self.actors.lock();
+        actors.get(actor).is_some_and(|failure| !failure.is_handled)
+    }
+
+    /// Drops all other actors.
+    pub fn retain(&self, known: &HashSet<Key>) {
+        self.actors.lock().retain(|key, _| known.contains(key));
+    }
+}
