@@ -54,6 +54,10 @@ pub enum BrokerError {
     /// does not report it either (OPS-22).
     #[error("{0}")]
     TooManyWaiting(String, Duration),
+    /// Not called: the broker gave no usable answer a short time ago, and is not called again until then (QUE-9). Carries
+    /// that error, which says nothing new about the actor's queue (QUE-10).
+    #[error("{0}")]
+    CircuitOpen(Box<BrokerError>, Duration),
     /// Not called: what the deletion of a queue relies on has changed, or could not be confirmed in time (QUE-30).
     #[error("{0}")]
     Unconfirmed(String),
@@ -66,6 +70,7 @@ impl BrokerError {
     /// The condition's reason, also used as a metric label.
     pub fn reason(&self) -> Reason {
         match self {
+            Self::CircuitOpen(error, _) => error.reason(),
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
@@ -84,6 +89,7 @@ impl BrokerError {
     /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
+            Self::CircuitOpen(error, _) => error.requeue(),
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
             Self::CredentialsMissing(_)
             | Self::AuthFailed(_)
@@ -101,11 +107,15 @@ impl BrokerError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable(_) | Self::Throttled(_) | Self::RetryAfter(..)
+            Self::Unreachable(_)
+                | Self::Throttled(_)
+                | Self::RetryAfter(..)
+                | Self::CircuitOpen(..)
         )
     }
 
-    /// The requeue delay when the broker was not called, which says nothing about it.
+    /// The requeue delay when the broker was not called, which says nothing about it. `None` while its circuit is open:
+    /// then its last answer is known.
     pub fn not_called_delay(&self) -> Option<Duration> {
         match self {
             Self::TooManyCalls(_) | Self::Unconfirmed(_) => Some(BUSY),
@@ -178,6 +188,10 @@ mod tests {
             (BrokerError::TooManyWaiting(text(), wait), Some(wait)),
             (BrokerError::RetryAfter(text(), wait), None),
             (BrokerError::Unreachable(text()), None),
+            (
+                BrokerError::CircuitOpen(Box::new(BrokerError::Unreachable(text())), wait),
+                None,
+            ),
         ] {
             assert_eq!(error.not_called_delay(), expected, "{error:?}");
             if let Some(wait) = expected {
@@ -203,6 +217,14 @@ mod tests {
             ),
             (
                 BrokerError::Unreachable(text()),
+                Reason::BrokerUnreachable,
+                Requeue::Backoff,
+            ),
+            (
+                BrokerError::CircuitOpen(
+                    Box::new(BrokerError::Unreachable(text())),
+                    Duration::from_secs(7),
+                ),
                 Reason::BrokerUnreachable,
                 Requeue::Backoff,
             ),

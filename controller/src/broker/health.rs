@@ -183,6 +183,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
             let actor = key_of(&queue);
             match observation {
                 Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
+                Err(BrokerError::CircuitOpen(..)) => self.failures.suspect(&actor),
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     if !self.record_failure(&actor) {
@@ -273,7 +274,9 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 }
                 Err(error) => {
                     debug!(%actor, %error, "cannot count the messages");
-                    self.record_failure(&actor);
+                    if !matches!(error, BrokerError::CircuitOpen(..)) {
+                        self.record_failure(&actor);
+                    }
                     failing.insert(actor.namespace);
                 }
             }

@@ -31,6 +31,8 @@ const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Reconciles that may wait for a call permit at a slow broker: enough to start the next call as soon as one ends.
 const WAITING: usize = 2;
+/// Time over which those that wait for the circuit to close are spread.
+const RETRY_SPREAD: Duration = Duration::from_secs(5);
 
 /// The limiter of one transport's broker.
 pub struct BrokerLimiter {
@@ -166,15 +168,16 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; the last error, without a call, while the circuit is open; `TooManyCalls` when all call
-    /// permits are taken and no call completes; and `Unconfirmed` after the deadline of the operation.
+    /// The error of the call; `CircuitOpen` or the last error, without a call, while the circuit is open; `TooManyCalls`
+    /// when all call permits are taken and no call completes; and `Unconfirmed` after the deadline of the operation.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
         call: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
         let permit = self.call_permit().await?;
-        lock(&self.circuit).allow(Instant::now())?;
+        let allowed = lock(&self.circuit).allow(Instant::now());
+        allowed.map_err(with_jitter)?;
         let started = Instant::now();
         if operation.deadline.is_some_and(|it| started >= it) {
             return Err(BrokerError::Unconfirmed(format!(
@@ -213,15 +216,12 @@ impl BrokerLimiter {
         }
         let is_up = !matches!(result, Err(BrokerError::Unreachable(_)));
         let mut circuit = lock(&self.circuit);
-        if is_up {
-            circuit.record_response();
-        }
         match result {
             Err(error @ BrokerError::Unreachable(_)) => circuit.record_failure(now, error),
             Err(error @ BrokerError::RetryAfter(_, wait)) => {
                 circuit.paused_until(now, *wait, error);
             }
-            _ => {}
+            _ => circuit.record_response(),
         }
         drop(circuit);
         self.metrics.transport_up(&self.transport, is_up);
@@ -254,6 +254,16 @@ impl BrokerLimiter {
             "transport {:?}: the maximum number of calls is in flight",
             self.transport
         ))
+    }
+}
+
+/// Spreads the retries of those that wait for the circuit to close.
+fn with_jitter(error: BrokerError) -> BrokerError {
+    match error {
+        BrokerError::CircuitOpen(error, wait) => {
+            BrokerError::CircuitOpen(error, wait + RETRY_SPREAD.mul_f64(fastrand::f64()))
+        }
+        error => error,
     }
 }
 

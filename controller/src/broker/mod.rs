@@ -11,7 +11,7 @@ mod empty_confirmations;
 mod error;
 pub mod health;
 pub mod http_client;
-mod limiter;
+pub(crate) mod limiter;
 mod pool;
 pub mod queue_claims;
 mod rabbitmq;

@@ -10,12 +10,14 @@ enum Step {
     After(u64),
     Allowed,
     Refused,
+    /// Refused, in an outage.
+    Down,
 }
 
-/// QUE-9
+/// QUE-9, QUE-10
 #[test]
 fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_probe() {
-    use Step::{After, Allowed, Answered, Refused, Unanswered};
+    use Step::{After, Allowed, Answered, Down, Refused, Unanswered};
     let unanswered = |count: usize| (0..count).map(|_| Unanswered);
     let cases: Vec<(&str, Vec<Step>)> = vec![
         ("new circuit is closed", vec![Allowed, Allowed]),
@@ -66,6 +68,20 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
                 .collect(),
         ),
         (
+            "second failed probe in a row means an outage",
+            unanswered(5)
+                .chain([After(30), Allowed, Unanswered, Refused, After(30), Allowed])
+                .chain([Refused, Unanswered, Down, After(30), Allowed, Down])
+                .chain([Answered, Allowed])
+                .chain(unanswered(5))
+                .chain([Refused])
+                .collect(),
+        ),
+        (
+            "many failures at once are no outage",
+            unanswered(50).chain([Refused]).collect(),
+        ),
+        (
             "late response to an earlier call closes the circuit",
             unanswered(5).chain([Refused, Answered, Allowed]).collect(),
         ),
@@ -92,7 +108,14 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
                 Answered => circuit.record_response(),
                 After(seconds) => now += Duration::from_secs(seconds),
                 Allowed => assert_eq!(circuit.allow(now), Ok(()), "{case}, step {index}"),
-                Refused => assert_eq!(
+                Refused => {
+                    let Err(BrokerError::CircuitOpen(last, wait)) = circuit.allow(now) else {
+                        panic!("{case}, step {index}");
+                    };
+                    assert_eq!(*last, error, "{case}, step {index}");
+                    assert!(!wait.is_zero() && wait <= OPEN_DURATION, "{wait:?}");
+                }
+                Down => assert_eq!(
                     circuit.allow(now),
                     Err(error.clone()),
                     "{case}, step {index}"

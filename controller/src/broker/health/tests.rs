@@ -84,6 +84,8 @@ struct Brokers {
     hangs: Option<&'static str>,
     /// Whether every request fails.
     fails: AtomicBool,
+    /// Whether no request is made after a failure.
+    is_open: AtomicBool,
     counted: Mutex<Vec<String>>,
     checks: AtomicUsize,
 }
@@ -94,6 +96,10 @@ fn unreachable() -> BrokerError {
 
 impl Brokers {
     fn observation_of(&self, actor: &str) -> Result<QueueObservation, BrokerError> {
+        if self.is_open.load(SeqCst) {
+            let (last, wait) = (Box::new(unreachable()), Duration::from_secs(1));
+            return Err(BrokerError::CircuitOpen(last, wait));
+        }
         if self.fails.load(SeqCst) {
             return Err(unreachable());
         }
@@ -253,6 +259,27 @@ async fn one_failed_list_changes_nothing() {
     assert_eq!(*health.source.rechecks.lock(), []);
     assert_eq!(*health.source.depth_changes.lock(), [""; 0]);
     assert_eq!(known(&health), 4);
+}
+
+/// QUE-10, QUE-9
+#[tokio::test(start_paused = true)]
+async fn what_the_open_circuit_returns_is_no_failed_reading() {
+    let health = health_check(&["a", "b-idle"], None, 0, 0);
+    health.check().await;
+    tokio::time::advance(Duration::from_mins(2)).await;
+    health.observer.is_open.store(true, SeqCst);
+    for _ in 0..5 {
+        health.check().await;
+        health.count().await;
+    }
+    assert_eq!(*health.source.rechecks.lock(), []);
+    assert_eq!(known(&health), 2);
+    let before = health.observer.checks.load(SeqCst);
+    health.observer.is_open.store(false, SeqCst);
+    health.repeat().await;
+    health.repeat().await;
+    let repeated = health.observer.checks.load(SeqCst) - before;
+    assert_eq!(repeated, 1, "as soon as possible, but only once");
 }
 
 /// QUE-20, QUE-10

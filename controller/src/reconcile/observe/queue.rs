@@ -3,6 +3,7 @@
 use crate::broker::depths::ReportedDepth;
 use crate::broker::{BrokerError, Depth};
 use crate::context::Context;
+use crate::fault::Requeue;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
 use crate::record::ActorRecord;
@@ -68,6 +69,13 @@ pub(super) fn classify_failure(
 ) -> (ObservedQueue, Option<BrokerError>) {
     if error.not_called_delay().is_some() {
         return (ObservedQueue::Deferred(error.requeue()), None);
+    }
+    match error {
+        // Nothing was asked, so nothing is learned of a queue that was usable before.
+        BrokerError::CircuitOpen(_, wait) if verified => {
+            return (ObservedQueue::Deferred(Requeue::After(wait)), None);
+        }
+        _ => {}
     }
     if !verified || !error.is_transient() {
         return (ObservedQueue::Unknown(error), None);

@@ -1,6 +1,7 @@
 mod ending;
 mod left_pods;
 mod maybe_created;
+mod outages;
 
 use std::sync::Arc;
 use std::time::Duration;
