@@ -3,12 +3,13 @@
 //! Each transport has one limiter, shared by its clients. A hanging or slow broker must not hold up reconciles of
 //! actors on other transports. At most [`MAX_CONCURRENT_CALLS`] reconciles, and no more than half of all workers, are
 //! in a call, each bounded by the call's own timeout. Others wait for a call permit only while calls still complete,
-//! and at a slow broker only [`WAITING`] of them: the rest are requeued (OPS-22).
+//! and at a slow broker only [`WAITING`] of them: the rest are requeued. All slow brokers together hold no more than
+//! half of the workers (OPS-22).
 
 mod load;
+mod worker_share;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -18,11 +19,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::pin;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
+use worker_share::Usage;
 
 use super::BrokerError;
 use super::circuit::Circuit;
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
+
+pub use worker_share::WorkerShare;
 
 /// Maximum concurrent calls to one broker (QUE-9).
 const MAX_CONCURRENT_CALLS: usize = 10;
@@ -40,7 +44,8 @@ pub struct BrokerLimiter {
     call_permits: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
     reconcile_permits: usize,
-    active: AtomicUsize,
+    usage: Arc<Usage>,
+    share: Arc<WorkerShare>,
     load: Mutex<BrokerLoad>,
     last_progress: Mutex<Instant>,
     circuit: Mutex<Circuit>,
@@ -105,7 +110,7 @@ pub struct ReconcilePermit {
 
 impl Drop for ReconcilePermit {
     fn drop(&mut self) {
-        self.limiter.active.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.usage.leave();
         lock(&self.limiter.load).record_hold(self.since.elapsed());
     }
 }
@@ -117,12 +122,20 @@ pub trait Labelled {
 }
 
 impl BrokerLimiter {
-    pub fn new(transport: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
+    /// Limits permits for calls and for reconciles to `share`, where that is less.
+    pub fn new(
+        transport: &str,
+        share: &Arc<WorkerShare>,
+        fence: Fence,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let max = share.max();
         Self {
             transport: transport.to_owned(),
-            call_permits: Semaphore::new(MAX_CONCURRENT_CALLS),
-            reconcile_permits: MAX_CONCURRENT_CALLS + WAITING,
-            active: AtomicUsize::new(0),
+            call_permits: Semaphore::new(max.min(MAX_CONCURRENT_CALLS)),
+            reconcile_permits: max.min(MAX_CONCURRENT_CALLS + WAITING),
+            usage: share.join(),
+            share: Arc::clone(share),
             load: Mutex::new(BrokerLoad::new(Instant::now())),
             last_progress: Mutex::new(Instant::now()),
             circuit: Mutex::default(),
@@ -131,16 +144,8 @@ impl BrokerLimiter {
         }
     }
 
-    /// Limits permits for calls and for reconciles to half of `workers`, where that is less.
-    pub fn for_workers(mut self, workers: usize) -> Self {
-        let half = (workers / 2).max(1);
-        self.call_permits = Semaphore::new(half.min(MAX_CONCURRENT_CALLS));
-        self.reconcile_permits = half.min(MAX_CONCURRENT_CALLS + WAITING);
-        self
-    }
-
     /// Acquires a permit for one or more calls of a reconcile. Rejects its first call while the broker is slow and all
-    /// reconcile permits are taken. Never rejects a reconcile that has made a call already, so that its work is not
+    /// reconcile permits are taken, its own or those of all slow brokers. Never rejects a reconcile that has made a call already, so that its work is not
     /// left half done.
     ///
     /// # Errors
@@ -148,17 +153,21 @@ impl BrokerLimiter {
     pub fn acquire(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
         let now = Instant::now();
         let mut load = lock(&self.load);
-        let is_full = self.active.load(Ordering::Relaxed) >= self.reconcile_permits;
-        if stage == CallStage::Initial && is_full && load.is_slow() {
-            return Err(BrokerError::TooManyWaiting(
-                format!(
-                    "transport {:?}: the broker is slow, and the maximum number of actors is already waiting for it",
-                    self.transport
-                ),
-                load.next_retry_delay(now, self.reconcile_permits),
-            ));
+        if stage == CallStage::Initial && load.is_slow() {
+            let entered = self.share.enter_slow(&self.usage, self.reconcile_permits);
+            entered.map_err(|permits| {
+                BrokerError::TooManyWaiting(
+                    format!(
+                        "transport {:?}: the broker is slow, and the maximum number of actors is already waiting",
+                        self.transport
+                    ),
+                    load.next_retry_delay(now, permits),
+                )
+            })?;
+        } else {
+            self.usage.enter();
         }
-        self.active.fetch_add(1, Ordering::Relaxed);
+        drop(load);
         Ok(ReconcilePermit {
             limiter: Arc::clone(self),
             since: now,
@@ -212,7 +221,7 @@ impl BrokerLimiter {
         match result {
             // The broker was not called.
             Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
-            _ => lock(&self.load).record_call(now - started),
+            _ => self.record_duration(now - started),
         }
         let is_up = !matches!(result, Err(BrokerError::Unreachable(_)));
         let mut circuit = lock(&self.circuit);
@@ -225,6 +234,12 @@ impl BrokerLimiter {
         }
         drop(circuit);
         self.metrics.transport_up(&self.transport, is_up);
+    }
+
+    fn record_duration(&self, duration: Duration) {
+        let mut load = lock(&self.load);
+        load.record_call(duration);
+        self.usage.set_slow(load.is_slow());
     }
 
     /// Waits for the permit of one call, as long as calls still complete.
@@ -241,7 +256,7 @@ impl BrokerLimiter {
                 }
                 () = sleep_until(stalled_at) => {
                     if *lock(&self.last_progress) + STALL_TIMEOUT <= Instant::now() {
-                        lock(&self.load).record_call(STALL_TIMEOUT);
+                        self.record_duration(STALL_TIMEOUT);
                         return Err(self.busy());
                     }
                 }

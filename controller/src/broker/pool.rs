@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::cluster::ClusterIdentity;
 use super::credentials::Credentials;
 use super::http_client::BuildHttpClients;
-use super::limiter::BrokerLimiter;
+use super::limiter::{BrokerLimiter, WorkerShare};
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{self, Keys, Sqs};
 use super::{BrokerError, QueueClient};
@@ -28,7 +28,7 @@ pub(super) struct Pool {
     pub(super) credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
-    workers: usize,
+    share: Arc<WorkerShare>,
     build_http_clients: BuildHttpClients,
     clients: Mutex<HashMap<ClientKey, Used>>,
     limiters: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
@@ -56,7 +56,7 @@ impl Pool {
             credentials: Credentials::new(client, operator_namespace),
             fence,
             metrics,
-            workers,
+            share: WorkerShare::of(workers),
             build_http_clients,
             clients: Mutex::default(),
             limiters: Mutex::default(),
@@ -196,9 +196,8 @@ impl Pool {
     pub(super) fn limiter(&self, transport: &str) -> Arc<BrokerLimiter> {
         let mut limiters = lock(&self.limiters);
         let limiter = limiters.entry(transport.to_owned()).or_insert_with(|| {
-            let limiter =
-                BrokerLimiter::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
-            Arc::new(limiter.for_workers(self.workers))
+            let (fence, metrics) = (self.fence.clone(), Arc::clone(&self.metrics));
+            Arc::new(BrokerLimiter::new(transport, &self.share, fence, metrics))
         });
         Arc::clone(limiter)
     }

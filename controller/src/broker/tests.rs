@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::http_client::over_network;
-use super::limiter::BrokerLimiter;
+use super::limiter::{BrokerLimiter, WorkerShare};
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{Keys, Login as SqsLogin, Sqs};
 use super::{BrokerError, BrokerResponse, DeletionGuard, QueueClient, Untagged};
@@ -66,6 +66,7 @@ async fn client_of(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let limiter = Arc::new(BrokerLimiter::new(
         &transport.name,
+        &WorkerShare::of(32),
         Fence::unrestricted(),
         Arc::default(),
     ));

@@ -20,9 +20,15 @@ const READ: Operation = Operation::read("observe");
 fn limiter() -> Arc<BrokerLimiter> {
     Arc::new(BrokerLimiter::new(
         "t",
+        &WorkerShare::of(32),
         Fence::unrestricted(),
         Arc::default(),
     ))
+}
+
+fn limiter_of(share: &Arc<WorkerShare>) -> Arc<BrokerLimiter> {
+    let limiter = BrokerLimiter::new("t", share, Fence::unrestricted(), Arc::default());
+    Arc::new(limiter)
 }
 
 fn unreachable() -> BrokerError {
@@ -137,7 +143,12 @@ async fn unresponsive_broker_is_not_called_for_thirty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn missing_credentials_do_not_count_as_broker_failures() {
     let metrics: Arc<Metrics> = Arc::default();
-    let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::clone(&metrics));
+    let limiter = BrokerLimiter::new(
+        "t",
+        &WorkerShare::of(32),
+        Fence::unrestricted(),
+        Arc::clone(&metrics),
+    );
     for _ in 0..4 {
         assert!(fail(&limiter).await.is_err());
     }
@@ -253,15 +264,43 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
 #[tokio::test]
 async fn slow_broker_never_holds_more_than_half_of_the_workers() {
     for (workers, expected) in [(1, 1), (2, 1), (8, 4), (20, 10), (32, 12), (50, 12)] {
-        let limiter =
-            BrokerLimiter::new("t", Fence::unrestricted(), Arc::default()).for_workers(workers);
+        let limiter = limiter_of(&WorkerShare::of(workers));
         assert_eq!(limiter.reconcile_permits, expected, "{workers}");
     }
 }
 
+/// OPS-22: one broker may be slow on several transports.
+#[tokio::test(start_paused = true)]
+async fn all_slow_brokers_together_never_hold_more_than_half_of_the_workers() {
+    let share = WorkerShare::of(50);
+    let slow: Vec<_> = (0..5).map(|_| limiter_of(&share)).collect();
+    let fast = limiter_of(&share);
+    for limiter in &slow {
+        (0..5).for_each(|_| limiter.record_duration(Duration::from_secs(2)));
+    }
+    let acquire = |limiter: &Arc<BrokerLimiter>| limiter.acquire(CallStage::Initial);
+    let mut admitted: Vec<_> = (0..20)
+        .flat_map(|_| slow.iter().filter_map(|limiter| acquire(limiter).ok()))
+        .collect();
+    assert_eq!(admitted.len(), 25);
+    assert!((0..30).all(|_| acquire(&fast).is_ok()), "not a slow one");
+    let first = &slow[0];
+    assert!(
+        first.acquire(CallStage::FollowUp).is_ok(),
+        "a reconcile in progress continues"
+    );
+    admitted.truncate(24);
+    let next = acquire(first);
+    assert!(next.is_ok(), "a permit was returned");
+    assert!(acquire(first).is_err());
+    drop(admitted);
+    let alone: Vec<_> = (0..20).filter_map(|_| acquire(first).ok()).collect();
+    assert_eq!(alone.len() + 1, 12, "one of them never holds more");
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_writes_need_the_lease() {
-    let limiter = BrokerLimiter::new("t", Fence::closed(), Arc::default());
+    let limiter = BrokerLimiter::new("t", &WorkerShare::of(32), Fence::closed(), Arc::default());
     assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
     let write = limiter.call::<Response>(Operation::write("create"), async { panic!("called") });
     let result = timeout(Duration::from_secs(1), write).await.unwrap();
@@ -284,7 +323,12 @@ async fn deletion_does_not_start_after_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_operation_and_result() {
     let metrics: Arc<Metrics> = Arc::default();
-    let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::clone(&metrics));
+    let limiter = BrokerLimiter::new(
+        "t",
+        &WorkerShare::of(32),
+        Fence::unrestricted(),
+        Arc::clone(&metrics),
+    );
     assert!(limiter.call(READ, async { Ok(Response) }).await.is_ok());
     assert!(fail(&limiter).await.is_err());
     let text = metrics.text().unwrap();

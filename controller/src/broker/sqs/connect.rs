@@ -145,12 +145,18 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::broker::limiter::WorkerShare;
     use crate::cluster::fence::Fence;
 
     /// QUE-9
     #[tokio::test(start_paused = true)]
     async fn unresponsive_metadata_service_times_out_and_opens_the_circuit() {
-        let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::default());
+        let limiter = BrokerLimiter::new(
+            "t",
+            &WorkerShare::of(32),
+            Fence::unrestricted(),
+            Arc::default(),
+        );
         let mut errors = Vec::new();
         for _ in 0..5 {
             let started = Instant::now();
@@ -173,7 +179,12 @@ mod tests {
     /// QUE-9, SQS-1
     #[tokio::test]
     async fn unknown_region_is_looked_up_again() {
-        let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::default());
+        let limiter = BrokerLimiter::new(
+            "t",
+            &WorkerShare::of(32),
+            Fence::unrestricted(),
+            Arc::default(),
+        );
         let unknown = look_up_region(&limiter, "t", ready(None)).await;
         assert!(
             matches!(&unknown, Err(BrokerError::PrerequisiteMissing(text)) if text.contains("set config.region")),

@@ -39,6 +39,7 @@ async fn call_without_credentials_of_the_transport() {
     };
     let limiter = Arc::new(BrokerLimiter::new(
         "t",
+        &WorkerShare::of(32),
         Fence::unrestricted(),
         Arc::default(),
     ));

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::super::queue::classify_failure;
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
-use crate::broker::limiter::{BrokerLimiter, Labelled, Operation};
+use crate::broker::limiter::{BrokerLimiter, Labelled, Operation, WorkerShare};
 use crate::cluster::fence::Fence;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::ObservedQueue;
@@ -32,6 +32,7 @@ async fn reports(
 ) -> (usize, Option<Duration>) {
     let limiter = Arc::new(BrokerLimiter::new(
         "t",
+        &WorkerShare::of(32),
         Fence::unrestricted(),
         Arc::default(),
     ));
@@ -103,7 +104,12 @@ async fn short_outage_changes_no_status_and_a_long_one_that_of_each_actor() {
 /// QUE-5, QUE-9: a new actor says at once why it has no queue.
 #[tokio::test(start_paused = true)]
 async fn unverified_queue_reports_the_last_error_while_the_circuit_is_open() {
-    let limiter = BrokerLimiter::new("t", Fence::unrestricted(), Arc::default());
+    let limiter = BrokerLimiter::new(
+        "t",
+        &WorkerShare::of(32),
+        Fence::unrestricted(),
+        Arc::default(),
+    );
     let read = Operation::read("observe");
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     for _ in 0..5 {
