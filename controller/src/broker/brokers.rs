@@ -1,6 +1,6 @@
 //! Entry point to the message brokers of all configured transports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use asya_shared::config::{SecretKeyRef, Transport};
@@ -99,10 +99,18 @@ impl Brokers {
 
     /// Makes the next list read the Secrets again if the broker rejected their credentials (SEC-2): no reconcile follows
     /// that does (QUE-20).
-    fn forget_rejected<T>(&self, transport: &Transport, results: &[Result<T, BrokerError>]) {
+    fn forget_rejected<T>(
+        &self,
+        transport: &Transport,
+        queues: &[ActorQueue],
+        results: &[Result<T, BrokerError>],
+    ) {
         let is_rejected = |result: &Result<T, _>| matches!(result, Err(BrokerError::AuthFailed(_)));
         if results.iter().any(is_rejected) {
-            self.0.forget_credentials(transport);
+            let namespaces: BTreeSet<&str> = queues.iter().map(|it| &*it.namespace).collect();
+            for namespace in namespaces {
+                self.0.forget_credentials(transport, namespace);
+            }
         }
     }
 }
@@ -139,7 +147,7 @@ impl QueueObserver for Brokers {
             } = self.grouped(transport, queues).await;
             for (client, queues) in groups {
                 let observations = client.observe_many(&queues).await;
-                self.forget_rejected(transport, &observations);
+                self.forget_rejected(transport, &queues, &observations);
                 results.extend(queues.into_iter().zip(observations));
             }
             results
@@ -160,7 +168,7 @@ impl QueueObserver for Brokers {
             for (client, queues) in groups {
                 let names = queues.iter().map(|queue| queue.names.queue.clone());
                 let depths = client.depths(&names.collect::<Vec<_>>()).await;
-                self.forget_rejected(transport, &depths);
+                self.forget_rejected(transport, &queues, &depths);
                 results.extend(queues.into_iter().zip(depths));
             }
             results

@@ -13,7 +13,7 @@ const OPEN_DURATION: Duration = Duration::from_secs(30);
 /// Failures in a row, with time between them for the broker to recover, that are an outage.
 const OUTAGE_THRESHOLD: u32 = 3;
 
-/// Circuit breaker of one broker.
+/// Circuit breaker of one client of a broker.
 #[derive(Debug, Default)]
 pub struct Circuit {
     /// Consecutive calls without a response.

@@ -36,7 +36,8 @@ impl CredentialReloadingClient {
         let client = self.client().await?;
         match call(&*client, arguments).await {
             Err(error @ BrokerError::AuthFailed(_)) => {
-                self.pool.forget_credentials(&self.transport);
+                self.pool
+                    .forget_credentials(&self.transport, &self.namespace);
                 let reloaded = self.client().await?;
                 if Arc::ptr_eq(&client, &reloaded) {
                     return Err(error);

@@ -112,9 +112,12 @@ impl Credentials {
             .map(|(_, text)| text)
     }
 
-    /// Drops the cached value after the broker rejected it, so that the next call reads the Secret again.
-    pub fn forget(&self, reference: &SecretKeyRef) {
-        self.lock().retain(|key, _| key.name != reference.name);
+    /// Drops the values cached for this namespace after the broker rejected them, so that its next call reads the Secret
+    /// again. What other namespaces use stays.
+    pub fn forget(&self, reference: &SecretKeyRef, namespace: &str) {
+        let is_used = |of: &str| of == namespace || of == &*self.operator_namespace;
+        self.lock()
+            .retain(|key, _| key.name != reference.name || !is_used(&key.namespace));
     }
 
     async fn read_in(

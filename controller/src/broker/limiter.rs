@@ -38,8 +38,15 @@ const WAITING: usize = 2;
 /// Time over which those that wait for the circuit to close are spread.
 const RETRY_SPREAD: Duration = Duration::from_secs(5);
 
-/// The limiter of one transport's broker.
+/// The limiter of one client of a transport's broker. Its permits are the transport's. Whether the broker can be reached
+/// depends on the client's credentials and certificate authority, so the circuit is the client's own.
 pub struct BrokerLimiter {
+    limits: Arc<Limits>,
+    circuit: Mutex<Circuit>,
+}
+
+/// What all clients of a transport share.
+struct Limits {
     transport: String,
     call_permits: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
@@ -48,7 +55,8 @@ pub struct BrokerLimiter {
     share: Arc<WorkerShare>,
     load: Mutex<BrokerLoad>,
     last_progress: Mutex<Instant>,
-    circuit: Mutex<Circuit>,
+    /// Open while the broker requests a pause.
+    pause: Mutex<Circuit>,
     fence: Fence,
     metrics: Arc<Metrics>,
 }
@@ -104,14 +112,14 @@ pub enum CallStage {
 
 /// A reconcile's permit at the broker, returned on drop.
 pub struct ReconcilePermit {
-    limiter: Arc<BrokerLimiter>,
+    limits: Arc<Limits>,
     since: Instant,
 }
 
 impl Drop for ReconcilePermit {
     fn drop(&mut self) {
-        self.limiter.usage.leave();
-        lock(&self.limiter.load).record_hold(self.since.elapsed());
+        self.limits.usage.leave();
+        lock(&self.limits.load).record_hold(self.since.elapsed());
     }
 }
 
@@ -130,7 +138,7 @@ impl BrokerLimiter {
         metrics: Arc<Metrics>,
     ) -> Self {
         let max = share.max();
-        Self {
+        let limits = Limits {
             transport: transport.to_owned(),
             call_permits: Semaphore::new(max.min(MAX_CONCURRENT_CALLS)),
             reconcile_permits: max.min(MAX_CONCURRENT_CALLS + WAITING),
@@ -138,9 +146,21 @@ impl BrokerLimiter {
             share: Arc::clone(share),
             load: Mutex::new(BrokerLoad::new(Instant::now())),
             last_progress: Mutex::new(Instant::now()),
-            circuit: Mutex::default(),
+            pause: Mutex::default(),
             fence,
             metrics,
+        };
+        Self {
+            limits: Arc::new(limits),
+            circuit: Mutex::default(),
+        }
+    }
+
+    /// The limiter of another client of the transport.
+    pub fn with_own_circuit(&self) -> Self {
+        Self {
+            limits: Arc::clone(&self.limits),
+            circuit: Mutex::default(),
         }
     }
 
@@ -150,26 +170,29 @@ impl BrokerLimiter {
     ///
     /// # Errors
     /// `TooManyWaiting`, with the delay before the retry.
-    pub fn acquire(self: &Arc<Self>, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
+    pub fn acquire(&self, stage: CallStage) -> Result<ReconcilePermit, BrokerError> {
         let now = Instant::now();
-        let mut load = lock(&self.load);
+        let mut load = lock(&self.limits.load);
         if stage == CallStage::Initial && load.is_slow() {
-            let entered = self.share.enter_slow(&self.usage, self.reconcile_permits);
+            let entered = self
+                .limits
+                .share
+                .enter_slow(&self.limits.usage, self.limits.reconcile_permits);
             entered.map_err(|permits| {
                 BrokerError::TooManyWaiting(
                     format!(
                         "transport {:?}: the broker is slow, and the maximum number of actors is already waiting",
-                        self.transport
+                        self.limits.transport
                     ),
                     load.next_retry_delay(now, permits),
                 )
             })?;
         } else {
-            self.usage.enter();
+            self.limits.usage.enter();
         }
         drop(load);
         Ok(ReconcilePermit {
-            limiter: Arc::clone(self),
+            limits: Arc::clone(&self.limits),
             since: now,
         })
     }
@@ -185,17 +208,19 @@ impl BrokerLimiter {
         call: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
         let permit = self.call_permit().await?;
-        let allowed = lock(&self.circuit).allow(Instant::now());
-        allowed.map_err(with_jitter)?;
+        let now = Instant::now();
+        for circuit in [&self.limits.pause, &self.circuit] {
+            lock(circuit).allow(now).map_err(with_jitter)?;
+        }
         let started = Instant::now();
         if operation.deadline.is_some_and(|it| started >= it) {
             return Err(BrokerError::Unconfirmed(format!(
                 "transport {:?}: the deletion was confirmed too long ago",
-                self.transport
+                self.limits.transport
             )));
         }
         let result = if operation.writes {
-            self.fence.guard(call).await
+            self.limits.fence.guard(call).await
         } else {
             call.await
         };
@@ -211,51 +236,58 @@ impl BrokerLimiter {
         started: Instant,
     ) {
         let now = Instant::now();
-        *lock(&self.last_progress) = now;
+        *lock(&self.limits.last_progress) = now;
         let label = match result {
             Ok(response) => response.label(),
             Err(error) => error.reason().to_string(),
         };
-        self.metrics
-            .broker_request(&self.transport, operation.name, &label);
+        self.limits
+            .metrics
+            .broker_request(&self.limits.transport, operation.name, &label);
         match result {
             // The broker was not called.
             Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
             _ => self.record_duration(now - started),
         }
         let is_up = !matches!(result, Err(BrokerError::Unreachable(_)));
-        let mut circuit = lock(&self.circuit);
         match result {
-            Err(error @ BrokerError::Unreachable(_)) => circuit.record_failure(now, error),
-            Err(error @ BrokerError::RetryAfter(_, wait)) => {
-                circuit.paused_until(now, *wait, error);
+            Err(error @ BrokerError::Unreachable(_)) => {
+                lock(&self.circuit).record_failure(now, error);
             }
-            _ => circuit.record_response(),
+            Err(error @ BrokerError::RetryAfter(_, wait)) => {
+                lock(&self.circuit).record_response();
+                lock(&self.limits.pause).paused_until(now, *wait, error);
+            }
+            _ => {
+                lock(&self.circuit).record_response();
+                lock(&self.limits.pause).record_response();
+            }
         }
-        drop(circuit);
-        self.metrics.transport_up(&self.transport, is_up);
+        self.limits
+            .metrics
+            .transport_up(&self.limits.transport, is_up);
     }
 
     fn record_duration(&self, duration: Duration) {
-        let mut load = lock(&self.load);
+        let mut load = lock(&self.limits.load);
         load.record_call(duration);
-        self.usage.set_slow(load.is_slow());
+        self.limits.usage.set_slow(load.is_slow());
     }
 
     /// Waits for the permit of one call, as long as calls still complete.
     async fn call_permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
-        let acquire = self.call_permits.acquire();
+        let acquire = self.limits.call_permits.acquire();
         pin!(acquire);
         loop {
-            let stalled_at = *lock(&self.last_progress) + STALL_TIMEOUT;
+            let stalled_at = *lock(&self.limits.last_progress) + STALL_TIMEOUT;
             tokio::select! {
                 biased;
                 permit = &mut acquire => {
-                    *lock(&self.last_progress) = Instant::now();
+                    *lock(&self.limits.last_progress) = Instant::now();
                     return permit.map_err(|_| self.busy());
                 }
                 () = sleep_until(stalled_at) => {
-                    if *lock(&self.last_progress) + STALL_TIMEOUT <= Instant::now() {
+                    if *lock(&self.limits.last_progress) + STALL_TIMEOUT <= Instant::now() {
                         self.record_duration(STALL_TIMEOUT);
                         return Err(self.busy());
                     }
@@ -267,7 +299,7 @@ impl BrokerLimiter {
     fn busy(&self) -> BrokerError {
         BrokerError::TooManyCalls(format!(
             "transport {:?}: the maximum number of calls is in flight",
-            self.transport
+            self.limits.transport
         ))
     }
 }

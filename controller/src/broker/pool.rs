@@ -22,7 +22,8 @@ use crate::telemetry::metrics::Metrics;
 /// Clients unused for this long are dropped: their credentials have been replaced.
 const UNUSED: Duration = Duration::from_mins(30);
 
-/// The clients, one per transport and credential (QUE-8), and the limiters, one per transport.
+/// The clients, one per transport and credential (QUE-8), each with a circuit of its own (QUE-9), and the limiters, one
+/// per transport.
 pub(super) struct Pool {
     cluster: ClusterIdentity,
     pub(super) credentials: Credentials,
@@ -38,7 +39,9 @@ pub(super) struct Pool {
 type ClientKey = (String, Vec<Arc<str>>);
 
 struct Used {
-    client: Arc<dyn QueueClient>,
+    limiter: Arc<BrokerLimiter>,
+    /// `None` until it is connected.
+    client: Option<Arc<dyn QueueClient>>,
     last: Instant,
 }
 
@@ -80,8 +83,8 @@ impl Pool {
         }
     }
 
-    /// Makes the next call read the Secrets again, after the broker rejected the credentials.
-    pub(super) fn forget_credentials(&self, transport: &Transport) {
+    /// Makes the next call for this namespace read the Secrets again, after the broker rejected the credentials.
+    pub(super) fn forget_credentials(&self, transport: &Transport, namespace: &str) {
         let references: Vec<&SecretKeyRef> = match &transport.kind {
             TransportKind::Rabbitmq(config) => config.password_secret_ref.iter().collect(),
             TransportKind::Sqs(config) => config
@@ -91,7 +94,7 @@ impl Pool {
                 .collect(),
         };
         for reference in references {
-            self.credentials.forget(reference);
+            self.credentials.forget(reference, namespace);
         }
     }
 
@@ -116,15 +119,16 @@ impl Pool {
         }
         let login = Login { password, ca };
         let cluster = self.cluster.uid().await?;
+        let limiter = self.client_limiter(&identity);
         let client = Rabbitmq::new(
             name,
             config.clone(),
             login,
             cluster,
-            self.limiter(name),
+            Arc::clone(&limiter),
             &self.build_http_clients.management_api,
         )?;
-        Ok(self.get_or_insert(identity, Arc::new(client)))
+        Ok(self.get_or_insert(identity, limiter, Arc::new(client)))
     }
 
     async fn sqs(
@@ -158,39 +162,56 @@ impl Pool {
             return Ok(client);
         }
         let cluster = self.cluster.uid().await?;
+        let limiter = self.client_limiter(&identity);
         let login = sqs::Login { keys, ca };
         let client = Sqs::connect(
             name,
             config.clone(),
             login,
             cluster,
-            self.limiter(name),
+            Arc::clone(&limiter),
             &self.build_http_clients.sqs,
         )
         .await?;
-        Ok(self.get_or_insert(identity, Arc::new(client)))
+        Ok(self.get_or_insert(identity, limiter, Arc::new(client)))
     }
 
     fn known(&self, identity: &ClientKey) -> Option<Arc<dyn QueueClient>> {
         let mut clients = lock(&self.clients);
         let used = clients.get_mut(identity)?;
         used.last = Instant::now();
-        Some(Arc::clone(&used.client))
+        used.client.clone()
     }
 
     /// Keeps the first of two clients that were created concurrently.
     fn get_or_insert(
         &self,
         identity: ClientKey,
+        limiter: Arc<BrokerLimiter>,
         client: Arc<dyn QueueClient>,
     ) -> Arc<dyn QueueClient> {
+        let mut clients = lock(&self.clients);
+        let used = clients.entry(identity).or_insert_with(|| Used {
+            limiter,
+            client: None,
+            last: Instant::now(),
+        });
+        Arc::clone(used.client.get_or_insert(client))
+    }
+
+    /// The limiter of a client, also while it cannot be connected. Drops clients that are no longer used.
+    fn client_limiter(&self, identity: &ClientKey) -> Arc<BrokerLimiter> {
+        let transport = self.limiter(&identity.0);
         let now = Instant::now();
         let mut clients = lock(&self.clients);
         clients.retain(|_, used| now - used.last < UNUSED);
-        let used = clients
-            .entry(identity)
-            .or_insert(Used { client, last: now });
-        Arc::clone(&used.client)
+        let used = clients.entry(identity.clone()).or_insert_with(|| Used {
+            limiter: Arc::new(transport.with_own_circuit()),
+            client: None,
+            last: now,
+        });
+        used.last = now;
+        Arc::clone(&used.limiter)
     }
 
     pub(super) fn limiter(&self, transport: &str) -> Arc<BrokerLimiter> {

@@ -265,7 +265,7 @@ async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
 async fn slow_broker_never_holds_more_than_half_of_the_workers() {
     for (workers, expected) in [(1, 1), (2, 1), (8, 4), (20, 10), (32, 12), (50, 12)] {
         let limiter = limiter_of(&WorkerShare::of(workers));
-        assert_eq!(limiter.reconcile_permits, expected, "{workers}");
+        assert_eq!(limiter.limits.reconcile_permits, expected, "{workers}");
     }
 }
 

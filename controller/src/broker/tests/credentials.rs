@@ -10,6 +10,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
+use futures::future::BoxFuture;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, Config};
@@ -18,7 +19,9 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::broker::Brokers;
 use crate::broker::health::QueueObserver;
-use crate::broker::http_client::{BuildHttpClient, BuildHttpClients};
+use crate::broker::http_client::{
+    BuildHttpClient, BuildHttpClients, HttpClient, HttpRequest, HttpResponse, NoResponse,
+};
 
 /// An API server with Secrets, and a broker that accepts one password.
 #[derive(Default)]
@@ -87,6 +90,24 @@ async fn login(State(fixture): State<Shared>, headers: HeaderMap) -> (StatusCode
     }
 }
 
+/// The Secret of a client that does not trust the broker, so that no connection is established.
+const UNTRUSTING: &str = "untrusting";
+
+/// A client of the broker, unless its Secret says otherwise.
+struct TrustingOthers(Arc<dyn HttpClient>);
+
+impl HttpClient for TrustingOthers {
+    fn send<'a>(
+        &'a self,
+        request: HttpRequest<'a>,
+    ) -> BoxFuture<'a, Result<HttpResponse, NoResponse>> {
+        if request.login.1 == UNTRUSTING {
+            return ready(Err(NoResponse::NotConnected)).boxed();
+        }
+        self.0.send(request)
+    }
+}
+
 async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Transport) {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let fixture = Shared::default();
@@ -106,7 +127,8 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     let counted = Arc::clone(&fixture);
     let management_api: BuildHttpClient = Arc::new(move |settings| {
         counted.clients.fetch_add(1, Ordering::Relaxed);
-        (over_network().management_api)(settings)
+        let inner = (over_network().management_api)(settings)?;
+        Ok(Arc::new(TrustingOthers(inner)))
     });
     let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
     let brokers = Brokers::new(
@@ -143,7 +165,15 @@ impl Fixture {
 }
 
 async fn observe(brokers: &Brokers, transport: &Transport) -> Result<(), BrokerError> {
-    let client = brokers.client(transport, "ns");
+    observe_in("ns", brokers, transport).await
+}
+
+async fn observe_in(
+    namespace: &str,
+    brokers: &Brokers,
+    transport: &Transport,
+) -> Result<(), BrokerError> {
+    let client = brokers.client(transport, namespace);
     client.observe(&queue_of(transport, "a")).await.map(drop)
 }
 
@@ -274,6 +304,37 @@ async fn password_that_a_list_was_rejected_with_is_read_again_by_the_next() {
         );
         assert!(count().await.is_ok() && check().await.is_ok());
     }
+}
+
+/// QUE-9, SEC-1: a namespace with its own Secret must not keep the others from a transport that all share.
+#[tokio::test]
+async fn client_that_cannot_connect_does_not_open_the_circuit_of_others() {
+    let secrets = [("a/mq", UNTRUSTING), ("b/mq", "right")];
+    let (_, brokers, transport) = start(&secrets, "right").await;
+    for number in 0..50 {
+        let error = observe_in("a", &brokers, &transport).await.unwrap_err();
+        let is_called = matches!(error, BrokerError::Unreachable(_));
+        assert_eq!(is_called, number < 5, "{number}: {error:?}");
+    }
+    observe_in("b", &brokers, &transport).await.unwrap();
+}
+
+/// SEC-2
+#[tokio::test]
+async fn rejected_password_of_one_namespace_is_not_read_again_in_another() {
+    let secrets = [("a/mq", "wrong"), ("b/mq", "right")];
+    let (fixture, brokers, transport) = start(&secrets, "right").await;
+    for _ in 0..3 {
+        observe_in("b", &brokers, &transport).await.unwrap();
+        let result = observe_in("a", &brokers, &transport).await;
+        assert!(
+            matches!(result, Err(BrokerError::AuthFailed(_))),
+            "{result:?}"
+        );
+    }
+    let read = fixture.read.lock().unwrap();
+    let of_b = read.iter().filter(|key| *key == "b/mq").count();
+    assert_eq!(of_b, 1, "{read:?}");
 }
 
 /// FIN-5, SEC-2
