@@ -171,8 +171,8 @@ async fn elect(
     LeadershipEnd::Released
 }
 
-/// While this replica holds the lease, runs the leader's tasks, and reconciles actors as soon as every cache is synced. If
-/// that takes too long, the lease goes back to the other candidates.
+/// While this replica holds the lease, runs the leader's tasks, and reconciles actors as soon as every cache is synced.
+/// If that takes too long, the lease goes back to the other candidates.
 async fn lead(
     operator: Operator,
     client: Client,

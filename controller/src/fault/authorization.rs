@@ -78,8 +78,8 @@ mod tests {
         assert_eq!(
             message_for(forbidden).unwrap(),
             "Deployment team/a: ServiceAccount team/asya-applier is missing the rule {apiGroups: [\"apps\"], \
-             resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding \
-             or, if the namespace is being deleted, with a ClusterRole and a ClusterRoleBinding"
+             resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a \
+             RoleBinding or, if the namespace is being deleted, with a ClusterRole and a ClusterRoleBinding"
         );
         let impersonation = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
         let impersonation = message_for(impersonation).unwrap();

@@ -67,8 +67,8 @@ async fn has_rights(client: &Client, scope: &Scope) -> Result<bool, Error> {
     let actors: Api<AsyncActor> = Api::namespaced(client.clone(), namespace);
     match actors.list_metadata(&one()).await {
         Err(Error::Api(status)) if status.is_forbidden() => Ok(false),
-        Err(Error::Api(status)) if status.code == 404 => Ok(true),
-        Ok(_) => Ok(true),
+        Err(Error::Api(status)) if status.code != 404 => Err(Error::Api(status)),
+        Ok(_) | Err(Error::Api(_)) => Ok(true),
         Err(error) => Err(error),
     }
 }

@@ -73,8 +73,9 @@ pub(super) enum Decision {
 }
 
 /// Decides from the lease as just read. `me` is unique to this process, so this process holds a lease with that holder,
-/// even if the response to the write that acquired it was lost. A candidate that is not ready leaves the lease to others
-/// for a while, except one that nobody has ever held: the first leader applies the CRD, without which none is ready.
+/// even if the response to the write that acquired it was lost. A candidate that is not ready leaves the lease to
+/// others for a while, except one that nobody has ever held: the first leader applies the CRD, without which none is
+/// ready.
 pub(super) fn decide(
     lease: Option<LeaseView<'_>>,
     me: &str,

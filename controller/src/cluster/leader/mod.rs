@@ -40,7 +40,8 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(3500);
 /// How often a follower reads the lease, and so the longest delay until it observes a dead leader's last renewal.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How much longer a candidate that is not ready waits for a free or expired lease: any that is ready polls it meanwhile.
+/// How much longer a candidate that is not ready waits for a free or expired lease: meanwhile, any that is ready polls
+/// it.
 const UNREADY_GRACE: Duration = Duration::from_secs(15);
 /// How long a process holds the lease without becoming ready. Most lists take seconds.
 const UNREADY_LIMIT: Duration = Duration::from_mins(1);

@@ -37,8 +37,8 @@ impl LeadershipPhase {
         *self.0.borrow()
     }
 
-    /// Moves on from one phase to another. Returns false in any other phase: the election may give the lease back at the
-    /// moment when the replica becomes ready.
+    /// Moves on from one phase to another. Returns false in any other phase: the election may give the lease back at
+    /// the moment when the replica becomes ready.
     pub fn advance(&self, from: Phase, to: Phase) -> bool {
         self.0.send_if_modified(|phase| {
             let is_in = *phase == from;
