@@ -15,13 +15,13 @@ mod restore_backoff;
 mod watched_store;
 mod webhook_configs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::tasks::Tasks;
 use asya_shared::admission::facts::WebhookFacts;
-use asya_shared::admission::{self, Endpoint, OwnerRole, Settings};
+use asya_shared::admission::{self, Endpoint, OwnerRole, Settings, UnenforcedBinding};
 use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -61,16 +61,19 @@ const IDLE_WAIT: Duration = Duration::from_hours(24);
 #[derive(Default)]
 struct ApplySummary {
     wrote: bool,
+    /// Why objects could not be applied. The others are.
+    failures: Vec<String>,
     /// When the next reconcile is due even without a change.
     due: Option<Instant>,
 }
 
 impl ApplySummary {
-    fn add(&mut self, outcome: ObjectOutcome) {
+    fn add(&mut self, outcome: Result<ObjectOutcome, String>) {
         match outcome {
-            ObjectOutcome::Unchanged => {}
-            ObjectOutcome::Written => self.wrote = true,
-            ObjectOutcome::Deferred(at) => self.requeue_at(Some(at)),
+            Ok(ObjectOutcome::Unchanged) => {}
+            Ok(ObjectOutcome::Written) => self.wrote = true,
+            Ok(ObjectOutcome::Deferred(at)) => self.requeue_at(Some(at)),
+            Err(reason) => self.failures.push(reason),
         }
     }
 
@@ -254,24 +257,28 @@ impl WebhookConfigManager {
             owner_role,
         };
         let mut applied = ApplySummary::default();
-        let result = self.apply_all(&settings, &mut applied).await;
+        let bindings = self.apply_all(&settings, &mut applied).await;
         // Publish facts after the objects are restored: the webhook need not learn of an entry that another client
         // changed for a moment.
-        self.publish_facts(&settings.owner_role, &mut applied)
-            .await?;
-        let Some(bindings) = result? else {
-            return Ok(NOT_SYNCED_RETRY.min(applied.wait()));
-        };
-        self.last_error = None;
-        if applied.wrote {
-            // The watch observes the write. The pause limits a conflict with another writer to one write per second.
-            sleep(MIN_WRITE_INTERVAL).await;
-            self.context.bindings.changed().notify_one();
+        self.publish_facts(&settings.owner_role, &mut applied).await;
+        let mut wait = NOT_SYNCED_RETRY;
+        if let Some(bindings) = bindings {
+            if applied.wrote {
+                // The watch observes the write. The pause limits a conflict with another writer to one write per
+                // second.
+                sleep(MIN_WRITE_INTERVAL).await;
+                self.context.bindings.changed().notify_one();
+            }
+            let next_probe = self.injection_probes.start(&bindings, &settings.ca_bundle);
+            let unverified = self.injection_probes.failing_count(&settings.ca_bundle);
+            self.context.metrics.set_unverified_bindings(unverified);
+            wait = next_probe.unwrap_or(IDLE_WAIT);
         }
-        let next_probe = self.injection_probes.start(&bindings, &settings.ca_bundle);
-        let unverified = self.injection_probes.failing_count(&settings.ca_bundle);
-        self.context.metrics.set_unverified_bindings(unverified);
-        Ok(next_probe.unwrap_or(IDLE_WAIT).min(applied.wait()))
+        if !applied.failures.is_empty() {
+            return Err(applied.failures.join("; "));
+        }
+        self.last_error = None;
+        Ok(wait.min(applied.wait()))
     }
 
     /// Records a finished dry run. The reconcile that follows applies the outcome and starts further dry runs.
@@ -289,12 +296,10 @@ impl WebhookConfigManager {
         &mut self,
         settings: &Settings,
         applied: &mut ApplySummary,
-    ) -> Result<Option<Vec<WebhookBinding>>, String> {
+    ) -> Option<Vec<WebhookBinding>> {
         let validator = DesiredConfig::new(&admission::validating(settings));
-        applied.add(self.validating.apply(&validator, &self.context).await?);
-        let Some(bindings) = bindings::all(&self.context) else {
-            return Ok(None);
-        };
+        applied.add(self.validating.apply(&validator, &self.context).await);
+        let bindings = bindings::all(&self.context)?;
         let configs = &self.mutating;
         self.injection_probes
             .retain_required(&bindings, || configs.fail_closed_entries());
@@ -306,22 +311,18 @@ impl WebhookConfigManager {
             .collect();
         let rules = admission::mutating(settings, &entries);
         self.report_unenforced_required(&rules.unenforced_required);
-        self.apply_mutating(rules.objects, applied).await?;
-        Ok(Some(bindings))
+        self.apply_mutating(rules.objects, applied).await;
+        Some(bindings)
     }
 
     /// Publishes what the webhook cannot observe itself.
-    async fn publish_facts(
-        &mut self,
-        owner_role: &OwnerRole,
-        applied: &mut ApplySummary,
-    ) -> Result<(), String> {
+    async fn publish_facts(&mut self, owner_role: &OwnerRole, applied: &mut ApplySummary) {
         if !self.facts.is_synced() {
-            return Ok(());
+            return;
         }
         // Wait until every kind has been discovered; facts published earlier would have to be rewritten immediately.
         let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
-            return Ok(());
+            return;
         };
         let in_every_bundle = facts::cas_in_every_bundle(&self.bundles());
         let trusted = self.ca_propagation.publishable(
@@ -336,9 +337,8 @@ impl WebhookConfigManager {
             unreadable,
             replicas: self.settings.replicas,
         };
-        applied.add(self.facts.publish(facts, owner_role).await?);
+        applied.add(self.facts.publish(facts, owner_role).await);
         applied.requeue_at(trusted.next_due);
-        Ok(())
     }
 
     /// Every `caBundle` of the cached configurations.
@@ -347,12 +347,12 @@ impl WebhookConfigManager {
         mutating.chain(self.validating.bundles()).collect()
     }
 
-    /// Enqueues the actors for which it changed whether their required entry exceeds the limit, so that they report it
+    /// Enqueues the actors for which it changed whether their required entry may fail closed, so that they report it
     /// (CFG-7).
-    fn report_unenforced_required(&self, unenforced_required: &[(String, String)]) {
+    fn report_unenforced_required(&self, unenforced_required: &[UnenforcedBinding]) {
         let keys = unenforced_required
             .iter()
-            .map(|(namespace, name)| Key::new(namespace, name));
+            .map(|it| (Key::new(&it.namespace, &it.actor), it.reason));
         for actor in self
             .context
             .bindings
@@ -363,13 +363,13 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Empties objects that are no longer needed instead of deleting them: only garbage collection through the
-    /// owner `ClusterRole` removes them.
+    /// Applies every object, even if another one fails. Empties objects that are no longer needed instead of deleting
+    /// them: only garbage collection through the owner `ClusterRole` removes them.
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,
         applied: &mut ApplySummary,
-    ) -> Result<(), String> {
+    ) {
         let mut desired: BTreeMap<String, MutatingWebhookConfiguration> = BTreeMap::new();
         let template = objects.first().cloned().unwrap_or_default();
         for object in objects {
@@ -383,11 +383,23 @@ impl WebhookConfigManager {
                 empty
             });
         }
-        for object in desired.into_values() {
+        // Entries of objects that failed: they may move there from an object that still has them.
+        let mut not_written: BTreeSet<String> = BTreeSet::new();
+        for (name, object) in desired {
             let desired = DesiredConfig::new(&object);
-            applied.add(self.mutating.apply(&desired, &self.context).await?);
+            let kept = self.mutating.fail_closed_entries_of(&name);
+            let outcome = if kept.iter().any(|entry| not_written.contains(&**entry)) {
+                let reason = "left as it is until the others are applied: it has entries that move to one of them";
+                Err(format!("MutatingWebhookConfiguration {name}: {reason}"))
+            } else {
+                self.mutating.apply(&desired, &self.context).await
+            };
+            if outcome.is_err() {
+                let entries = object.webhooks.into_iter().flatten();
+                not_written.extend(entries.map(|entry| entry.name));
+            }
+            applied.add(outcome);
         }
-        Ok(())
     }
 }
 

@@ -15,7 +15,10 @@ use crate::app::operator::tests::operator;
 use crate::cluster::watch::Watch;
 use crate::record::{Enqueue, Projected, Record, WebhookFactsRecord};
 
-/// An empty API server that accepts and records every write.
+/// Object that the API server of these tests does not store.
+const REFUSED: &str = "asya-injector-3";
+
+/// An empty API server that accepts and records every write, except of [`REFUSED`].
 fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
     let written = Arc::clone(written);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -23,9 +26,15 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await?;
+            let failure = |code: u16, reason: &str| {
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code});
+                (code, status)
+            };
             let (status, response) = if head.method == http::Method::GET {
-                let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
-                (404, status)
+                failure(404, "NotFound")
+            } else if head.uri.path().ends_with(REFUSED) {
+                failure(413, "RequestEntityTooLarge")
             } else {
                 let mut object: Value = serde_json::from_slice(&body)?;
                 object["metadata"]["uid"] = json!("uid");
@@ -200,4 +209,52 @@ async fn facts_that_another_client_keeps_editing_are_restored_at_increasing_inte
     }
     let writes = kinds_of(&written).len();
     assert!((10..=25).contains(&writes), "{writes}");
+}
+
+/// CFG-7 (f)
+#[tokio::test(start_paused = true)]
+async fn object_that_cannot_be_written_does_not_keep_the_others_from_being_written() {
+    let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
+    let manager = manager(&operator, trust, &written, &[]);
+    let object = |number: usize, entries: &[&str]| {
+        let name = match number {
+            1 => "asya-injector".to_owned(),
+            _ => format!("asya-injector-{number}"),
+        };
+        let entry = |name: &&str| {
+            json!({
+                "name": name, "clientConfig": {}, "failurePolicy": "Fail", "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            })
+        };
+        let entries: Vec<_> = entries.iter().map(entry).collect();
+        let mut object = json!({"metadata": metadata(&name, 1), "webhooks": entries});
+        object["kind"] = json!("MutatingWebhookConfiguration");
+        object
+    };
+    let sink = manager.mutating.watch(&operator.context.metrics).sink;
+    for existing in [object(4, &["moves.asya.sh"]), object(5, &["e.asya.sh"])] {
+        sink.apply(&None, &serde_json::from_str(&existing.to_string()).unwrap());
+    }
+    let desired = [
+        object(1, &["a.asya.sh"]),
+        object(3, &["c.asya.sh", "moves.asya.sh"]),
+        object(4, &["d.asya.sh"]),
+        object(5, &["f.asya.sh"]),
+    ];
+    let desired = desired.map(|object| serde_json::from_value(object).unwrap());
+    let mut applied = ApplySummary::default();
+    manager.apply_mutating(desired.into(), &mut applied).await;
+    let names = written.lock().unwrap().clone();
+    let names: Vec<_> = names
+        .iter()
+        .map(|it| it["metadata"]["name"].as_str().unwrap())
+        .collect();
+    // An entry that moves from the fourth to the third object stays until the third has it.
+    assert_eq!(names, ["asya-injector", "asya-injector-5"]);
+    let [refused, left] = &applied.failures[..] else {
+        panic!("{:?}", applied.failures);
+    };
+    assert!(refused.contains(REFUSED), "{refused}");
+    assert!(left.contains("asya-injector-4"), "{left}");
 }

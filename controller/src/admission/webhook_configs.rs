@@ -158,6 +158,14 @@ where
             .collect()
     }
 
+    /// Names of entries of this object that fail closed.
+    pub(super) fn fail_closed_entries_of(&self, name: &str) -> Box<[Box<str>]> {
+        let record = self.store.store.get(&Key::new("", name));
+        record
+            .map(|record| record.fail_closed.clone())
+            .unwrap_or_default()
+    }
+
     fn records_of_release(&self) -> Vec<Arc<WebhookConfigurationRecord<K>>> {
         let mut all = Vec::new();
         self.store.store.each(|record| all.push(Arc::clone(record)));

@@ -3,26 +3,30 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
+    MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
     ValidatingWebhookConfiguration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::entry::{client_config, condition, integration_entry, required_entry, unenforced_entry};
+use super::entry::{client_config, condition, integration_entry, json_size, unenforced_entry};
+use super::required::{UnenforcedBinding, required_entries};
 use super::{
-    Binding, MAX_OBJECTS, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH,
+    Binding, LARGEST_OBJECT, MAX_OBJECTS, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH,
     VALIDATION_ENTRY, deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
 use crate::resolve::Integration;
 
-/// The mutating configurations, and the required bindings beyond the limit.
+/// Room for what an object contains besides its entries, in bytes.
+const METADATA: usize = 4 * 1024;
+
+/// The mutating configurations, and the required bindings that they do not enforce.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MutatingConfigurations {
     /// The objects; the first one exists even without any entry.
     pub objects: Vec<MutatingWebhookConfiguration>,
-    /// Namespace and name of required bindings that stay fail-open because the limit is exceeded.
-    pub unenforced_required: Vec<(String, String)>,
+    /// Required bindings that stay fail-open.
+    pub unenforced_required: Vec<UnenforcedBinding>,
 }
 
 /// Renders the mutating configurations. `bindings` are sorted oldest first, so that new bindings never make an older
@@ -30,66 +34,94 @@ pub struct MutatingConfigurations {
 #[must_use]
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
-    let mut integrations: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
-    // Required bindings for which no object has room for an entry of their own.
-    let mut beyond: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
-    let (mut required, mut unenforced_required) = (Vec::new(), Vec::new());
-    for binding in bindings.iter().filter(|it| !is_excluded(it)) {
-        match binding.policy {
-            Policy::Optional => integrations
-                .entry(binding.integration)
-                .or_default()
-                .push(binding),
-            Policy::Required { verified } => {
-                // Only pods known to belong to the binding may fail closed; the integration's entry sends the others
-                // (SAFE-32).
-                if binding.has_intermediate_owners {
-                    integrations
-                        .entry(binding.integration)
-                        .or_default()
-                        .push(binding);
-                }
-                let has_room = required.len() < MAX_REQUIRED;
-                let Some(entry) = required_entry(settings, binding, verified && has_room) else {
-                    continue;
-                };
-                if !has_room {
-                    unenforced_required.push((binding.namespace.clone(), binding.actor.clone()));
-                }
-                if required.len() < MAX_OBJECTS * REQUIRED_PER_OBJECT {
-                    required.push(entry);
-                } else {
-                    beyond.entry(binding.integration).or_default().push(binding);
-                }
-            }
-        }
-    }
-    let optional = integrations.iter();
+    let bindings = || bindings.iter().filter(|it| !is_excluded(it));
+    // Only pods known to belong to a required binding may fail closed; the integration's entry sends the others
+    // (SAFE-32).
+    let by_integration =
+        bindings().filter(|it| it.policy == Policy::Optional || it.has_intermediate_owners);
+    let required = required_entries(settings, bindings());
+    let optional = group(by_integration).into_iter();
     let optional = optional
-        .filter_map(|(integration, of_it)| integration_entry(settings, *integration, of_it));
-    let beyond = beyond.iter();
+        .filter_map(|(integration, of_it)| integration_entry(settings, integration, &of_it));
+    let beyond = group(required.shared.iter().copied()).into_iter();
     let beyond =
-        beyond.filter_map(|(integration, of_it)| unenforced_entry(settings, *integration, of_it));
-    let mut objects = vec![optional.chain(beyond).collect::<Vec<_>>()];
-    for (number, entries) in required.chunks(REQUIRED_PER_OBJECT).enumerate() {
-        match objects.get_mut(number) {
-            Some(object) => object.extend_from_slice(entries),
-            None => objects.push(entries.to_vec()),
-        }
-    }
-    let objects = objects.into_iter().enumerate().map(|(number, entries)| {
+        beyond.filter_map(|(integration, of_it)| unenforced_entry(settings, integration, &of_it));
+    let mut objects = Objects::default();
+    optional
+        .chain(beyond)
+        .for_each(|entry| objects.add_shared(entry));
+    required
+        .own
+        .into_iter()
+        .for_each(|entry| objects.add_own(entry));
+    let objects = objects.0.into_iter().enumerate().map(|(number, object)| {
         let name = match number {
             0 => format!("{}-injector", settings.release),
             _ => format!("{}-injector-{}", settings.release, number + 1),
         };
         MutatingWebhookConfiguration {
             metadata: metadata(settings, name),
-            webhooks: Some(entries),
+            webhooks: Some(object.entries),
         }
     });
     MutatingConfigurations {
         objects: objects.collect(),
-        unenforced_required,
+        unenforced_required: required.unenforced,
+    }
+}
+
+fn group<'b>(
+    bindings: impl Iterator<Item = &'b Binding>,
+) -> BTreeMap<Integration, Vec<&'b Binding>> {
+    let mut groups: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
+    for binding in bindings {
+        groups.entry(binding.integration).or_default().push(binding);
+    }
+    groups
+}
+
+/// Distributes entries among objects, in order.
+struct Objects(Vec<Object>);
+
+#[derive(Default)]
+struct Object {
+    entries: Vec<MutatingWebhook>,
+    /// Number of entries of one required binding each.
+    own: usize,
+    bytes: usize,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self(vec![Object::default()])
+    }
+}
+
+impl Objects {
+    fn add_shared(&mut self, entry: MutatingWebhook) {
+        self.with_room_for(json_size(&entry)).entries.push(entry);
+    }
+
+    fn add_own(&mut self, entry: MutatingWebhook) {
+        let object = self.with_room_for(json_size(&entry));
+        object.entries.push(entry);
+        object.own += 1;
+    }
+
+    /// The last object, or the next one if the last is full. There are at most [`MAX_OBJECTS`].
+    fn with_room_for(&mut self, size: usize) -> &mut Object {
+        let Self(objects) = self;
+        let is_full = objects.last().is_none_or(|last| {
+            last.own >= REQUIRED_PER_OBJECT || last.bytes + size > LARGEST_OBJECT - METADATA
+        });
+        if objects.is_empty() || (is_full && objects.len() < MAX_OBJECTS) {
+            objects.push(Object::default());
+        }
+        let last = objects.len() - 1;
+        let object = &mut objects[last];
+        // A comma separates it from the next one.
+        object.bytes += size + 1;
+        object
     }
 }
 

@@ -7,6 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, RuleWithOperations, ServiceReference, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use serde::Serialize;
 
 use super::syntax::{is_label_value, is_name, is_selector};
 use super::{Binding, Endpoint, MUTATE_PATH, REQUIRED_PATH, Settings, expression};
@@ -18,6 +19,9 @@ use crate::resolve::{Integration, Operator, OwnerRule, Requirement, Selector};
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Maximum number of values of the integration's label (CFG-3).
 const MAX_VALUES: usize = 50;
+/// Maximum size of an own entry's pod selector, in bytes (CFG-7). Users decide about selectors, and all entries
+/// share a few objects.
+const LARGEST_SELECTOR: usize = 4 * 1024;
 /// How long the API server waits for the webhook.
 const TIMEOUT_SECONDS: i32 = 5;
 
@@ -83,31 +87,58 @@ fn shared_entry(
     })
 }
 
-/// The entry for one required binding; `None` if no pod can match.
-pub(super) fn required_entry(
-    settings: &Settings,
-    binding: &Binding,
-    fails: bool,
-) -> Option<MutatingWebhook> {
+/// The entry of one required binding.
+pub(super) enum RequiredEntry {
+    /// Its own entry, which fails open.
+    Own(Box<MutatingWebhook>),
+    /// Without its selector, which is too large, nothing would limit an entry to its pods.
+    TooLarge,
+    /// No pod can match.
+    NoPods,
+}
+
+/// The entry for one required binding. A selector that is too large is left out, as far as the owner's name or the
+/// integration's label keeps the entry narrow; the webhook decides by the full selector.
+pub(super) fn required_entry(settings: &Settings, binding: &Binding) -> RequiredEntry {
     let pods = &binding.pods;
-    if !is_selector(&pods.labels) {
-        return None;
-    }
-    let condition = if needs_owner(binding) {
-        Some(expression::owned_by([&pods.owner])?)
+    let (selector, by_owner) = if pods.labels.size() > LARGEST_SELECTOR {
+        let label = identity(binding).filter(|(_, value)| is_label_value(value));
+        let label = label.map(|(key, value)| vec![requirement(key, "In", [value])]);
+        if label.is_none() && !pods.owner.names_owners() {
+            return RequiredEntry::TooLarge;
+        }
+        let selector = LabelSelector {
+            match_expressions: label,
+            match_labels: None,
+        };
+        (selector, pods.owner.names_owners())
+    } else if is_selector(&pods.labels) {
+        (label_selector(&pods.labels), needs_owner(binding))
+    } else {
+        return RequiredEntry::NoPods;
+    };
+    let condition = if by_owner {
+        let Some(condition) = expression::owned_by([&pods.owner]) else {
+            return RequiredEntry::NoPods;
+        };
+        Some(condition)
     } else {
         None
     };
-    let policy = if fails { "Fail" } else { "Ignore" };
-    Some(MutatingWebhook {
+    RequiredEntry::Own(Box::new(MutatingWebhook {
         name: required_entry_name(&binding.namespace, &binding.actor),
-        failure_policy: Some(policy.to_owned()),
+        failure_policy: Some("Ignore".to_owned()),
         client_config: client_config(settings, REQUIRED_PATH),
         namespace_selector: Some(in_namespaces([&*binding.namespace])),
-        object_selector: Some(label_selector(&pods.labels)),
+        object_selector: Some(selector),
         match_conditions: Some(conditions(settings, condition)),
         ..common()
-    })
+    }))
+}
+
+/// Size of an object as JSON, in bytes.
+pub(super) fn json_size(object: &impl Serialize) -> usize {
+    serde_json::to_vec(object).map_or(usize::MAX, |json| json.len())
 }
 
 /// Name of a required binding's entry.
@@ -119,10 +150,14 @@ pub fn required_entry_name(namespace: &str, actor: &str) -> String {
 
 /// Whether labels alone do not distinguish the target's pods from others.
 fn needs_owner(binding: &Binding) -> bool {
-    let Some(key) = binding.integration.label() else {
-        return true;
-    };
-    binding.pods.labels.value_of(key).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_))
+    binding.integration.label().is_none()
+        || (identity(binding).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_)))
+}
+
+/// The integration's label with the value that tells the target's pods from those of others.
+fn identity(binding: &Binding) -> Option<(&'static str, &str)> {
+    let key = binding.integration.label()?;
+    Some((key, binding.pods.labels.value_of(key)?))
 }
 
 /// Requires one of the label values that the bindings need, or just the label if a binding needs no value or there are

@@ -7,6 +7,7 @@ mod configurations;
 mod deletion;
 mod entry;
 mod expression;
+mod required;
 mod syntax;
 #[cfg(test)]
 mod testing;
@@ -14,6 +15,7 @@ mod testing;
 pub use configurations::{MutatingConfigurations, mutating, validating};
 pub use deletion::CRD_NAME;
 pub use entry::required_entry_name;
+pub use required::{Unenforced, UnenforcedBinding};
 
 use crate::resolve::{Integration, PodMatch};
 
@@ -34,6 +36,8 @@ pub const VALIDATION_ENTRY: &str = "validate.asyncactors.asya.sh";
 
 /// Maximum number of required entries per object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;
+/// Maximum size of an object as JSON, in bytes (CFG-7). etcd takes 1.5 MiB, together with `managedFields`.
+const LARGEST_OBJECT: usize = 512 * 1024;
 /// Maximum number of objects; the controller's RBAC rules name each of them (CFG-7, CFG-10).
 pub const MAX_OBJECTS: usize = 10;
 /// Maximum number of required entries that may fail closed (CFG-7).

@@ -96,6 +96,16 @@ impl OwnerRule {
         })
     }
 
+    /// Whether the rule names every owner, so that it tells the target's pods from those of other owners.
+    #[must_use]
+    pub fn names_owners(&self) -> bool {
+        match self {
+            Self::Kind(_) => false,
+            Self::Named { .. } | Self::ReplicaSetOf { .. } => true,
+            Self::AnyOf(rules) => rules.iter().all(Self::names_owners),
+        }
+    }
+
     /// Whether pods of this controller can belong to the target, whatever their labels.
     #[must_use]
     pub fn is_met_by(&self, owner: &Controller<'_>) -> bool {

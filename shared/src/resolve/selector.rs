@@ -72,6 +72,21 @@ impl Selector {
         })
     }
 
+    /// About the size of the selector as JSON, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let of = |it: &Requirement| {
+            let values: usize = match &it.operator {
+                Operator::In(values) | Operator::NotIn(values) => {
+                    values.iter().map(|value| value.len() + 3).sum()
+                }
+                Operator::Exists | Operator::DoesNotExist => 0,
+            };
+            it.key.len() + values + r#"{"key":"","operator":"NotIn","values":[]},"#.len()
+        };
+        self.0.iter().map(of).sum()
+    }
+
     /// Whether the labels satisfy all requirements.
     #[must_use]
     pub fn matches<'p>(&self, label: &impl Fn(&str) -> Option<&'p str>) -> bool {

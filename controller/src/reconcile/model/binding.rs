@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::binding::OwnedTemplateFields;
 use crate::binding::probe_schedule::NextProbe;
+use crate::binding::unenforced_required::Enforcement;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::ContentionHistory;
@@ -29,8 +30,8 @@ pub struct ObservedBinding {
     pub template_handoff: Option<TemplateHandoff>,
     /// The other actor whose fields are in the target's pod template, if it still exists.
     pub template_actor: Option<ActorInTemplate>,
-    /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
-    pub fails_open: Option<bool>,
+    /// Whether its webhook entry may fail closed, if it is required (CFG-7).
+    pub enforcement: Enforcement,
     /// Dry-run state of the pods; `None` if no dry run is made.
     pub probe: Option<ObservedProbe>,
     /// Resources that need limits in the namespace; `None` until its quotas have been listed.

@@ -123,10 +123,10 @@ pub(super) async fn observe(
         template_actor,
         probe,
         limits,
-        fails_open: context
+        enforcement: context
             .bindings
             .unenforced_required
-            .contains(&actor.metadata.key),
+            .enforcement(&actor.metadata.key),
         scaling: target
             .as_ref()
             .ok()

@@ -1,9 +1,10 @@
 //! Condition `Injected` of a binding.
 
-use asya_shared::admission::MAX_REQUIRED;
+use asya_shared::admission::{MAX_REQUIRED, Unenforced};
 use asya_shared::api::{BindingStrategy, InjectionStatus};
 use asya_shared::inject::bound::ProbeResult;
 
+use crate::binding::unenforced_required::Enforcement;
 use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::condition_types::{INJECTED, Injected};
@@ -140,16 +141,34 @@ fn injected_by_pods(
     }
 }
 
-/// Why pods of a required binding may start without the sidecar: its webhook entry fails open (CFG-7).
+/// Why pods of a required binding may start without the sidecar: its webhook entry fails open (CFG-7). While that is
+/// not known yet, what was reported before.
 fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<String> {
-    let text = format!(
-        "spec.binding.required: {MAX_REQUIRED} older bindings are already required, which is the maximum, so pods of \
-         this one may start without the sidecar; set spec.binding.required to false here or in another actor"
-    );
-    let reported_before = || was_reported(observed, &text);
-    let fails_open =
-        observed.desired_binding()?.required && binding.fails_open.unwrap_or_else(reported_before);
-    fails_open.then_some(text)
+    if !observed.desired_binding()?.required {
+        return None;
+    }
+    match binding.enforcement {
+        Enforcement::Possible => None,
+        Enforcement::Impossible(reason) => Some(unenforced_message(reason)),
+        Enforcement::Unknown => [Unenforced::NoRoom, Unenforced::SelectorTooLarge]
+            .map(unenforced_message)
+            .into_iter()
+            .find(|text| was_reported(observed, text)),
+    }
+}
+
+fn unenforced_message(reason: Unenforced) -> String {
+    let why = match reason {
+        Unenforced::NoRoom => format!(
+            "{MAX_REQUIRED} older bindings are already required, which is the maximum, so pods of this one may start \
+             without the sidecar; set spec.binding.required to false here or in another actor"
+        ),
+        Unenforced::SelectorTooLarge => "the pod selector of the target's workload is too large for a webhook entry, \
+             and nothing else tells its pods from others, so they may start without the sidecar; give the workload a \
+             selector of less than 4 KiB, or set spec.binding.required to false"
+            .to_owned(),
+    };
+    format!("spec.binding.required: {why}")
 }
 
 fn was_reported(observed: &Observed, text: &str) -> bool {

@@ -1,12 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_shared::admission::Unenforced;
 use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State, TemplateStatus};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::binding::unenforced_required::Enforcement;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
@@ -150,27 +152,28 @@ fn status_of_a_binding_reports_target_and_pods() {
 #[test]
 fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
-    let injected = |extra: &Value, previous: &AsyncActorStatus, fails_open| {
+    let injected = |extra: &Value, previous: &AsyncActorStatus, enforcement| {
         let mut inputs = bound(extra, previous);
-        inputs.1.fails_open = fails_open;
+        inputs.1.enforcement = enforcement;
         *inputs.2.rollout = RolloutOutcome::NoPodsYet;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
         (condition(&report.status, "Injected"), events, report.status)
     };
+    let no_room = Enforcement::Impossible(Unenforced::NoRoom);
     let new = AsyncActorStatus::default();
     let injected_condition = is("True", "ScaledToZero");
     assert_eq!(
-        injected(&json!({}), &new, Some(true)).0,
+        injected(&json!({}), &new, no_room).0,
         injected_condition,
         "not required"
     );
-    let (status, events, previous) = injected(&required, &new, Some(true));
+    let (status, events, previous) = injected(&required, &new, no_room);
     assert_eq!(status, is("False", "WebhookNotReady"));
     assert_eq!(events, [EventReason::RequiredNotEnforced]);
     assert_eq!(condition(&previous, "Ready").0, "False");
-    // `None` is the state after a restart, when the limit has not been checked yet.
-    for unchanged in [Some(true), None] {
+    // `Unknown` is the state after a restart, when the limit has not been checked yet.
+    for unchanged in [no_room, Enforcement::Unknown] {
         let (status, events, _) = injected(&required, &previous, unchanged);
         assert_eq!(
             (status, events),
@@ -178,10 +181,13 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
         );
     }
     assert_eq!(
-        injected(&required, &previous, Some(false)).0,
+        injected(&required, &previous, Enforcement::Possible).0,
         injected_condition
     );
-    assert_eq!(injected(&required, &new, None).0, injected_condition);
+    assert_eq!(
+        injected(&required, &new, Enforcement::Unknown).0,
+        injected_condition
+    );
 }
 
 /// BIND-3

@@ -2,9 +2,141 @@
 
 use serde_json::json;
 
-use super::{condition, entry, labelled, names, plain, required, rules};
-use crate::admission::Binding;
-use crate::resolve::Integration;
+use super::{condition, entry, labelled, names, plain, required, required_entry_name, rules};
+use crate::admission::{Binding, LARGEST_OBJECT, Unenforced, UnenforcedBinding};
+use crate::resolve::{
+    GroupKind, Integration, Operator, OwnerRule, PodMatch, Requirement, Selector,
+};
+
+fn unenforced(namespace: &str, actor: &str, reason: Unenforced) -> UnenforcedBinding {
+    UnenforcedBinding {
+        namespace: namespace.to_owned(),
+        actor: actor.to_owned(),
+        reason,
+    }
+}
+
+/// A selector of about 400 kB, as a user may write it.
+fn huge_selector() -> Selector {
+    let values = (0..6000).map(|n| format!("{:x<55}{n:05}", ""));
+    let not_in = Requirement {
+        key: "team".to_owned(),
+        operator: Operator::NotIn(values.collect()),
+    };
+    let app = Requirement {
+        key: "app".to_owned(),
+        operator: Operator::In(vec!["web".to_owned()]),
+    };
+    Selector::new([not_in, app])
+}
+
+fn sizes(bindings: &[Binding]) -> Vec<usize> {
+    let objects = rules(bindings).objects.into_iter();
+    objects
+        .map(|it| serde_json::to_vec(&it).unwrap().len())
+        .collect()
+}
+
+/// CFG-7 (d): a user decides about the selector, and all entries share the objects.
+#[test]
+fn large_selector_is_left_out_of_its_entry_and_affects_no_other() {
+    let huge = huge_selector();
+    let large = |n: usize| {
+        let name = format!("w{n}");
+        let binding = plain("a", &name);
+        let pods = PodMatch {
+            labels: huge.clone(),
+            ..binding.pods.clone()
+        };
+        required(Binding { pods, ..binding }, true)
+    };
+    let others = [plain("b", "web"), required(plain("b", "must"), true)];
+    let name = required_entry_name("b", "must");
+    let alone = entry(&others, &name);
+    let all: Vec<_> = (0..100).map(large).chain(others).collect();
+    for size in sizes(&all) {
+        assert!(size <= LARGEST_OBJECT, "{size} bytes");
+    }
+    assert_eq!(entry(&all, &name), alone);
+    assert_eq!(rules(&all).unenforced_required, []);
+    let narrowed = entry(&all, &required_entry_name("a", "w7"));
+    assert_eq!(narrowed["failurePolicy"], "Fail");
+    assert_eq!(narrowed["objectSelector"], json!({}));
+    assert!(condition(&narrowed, "owned").contains("in ['w7']"));
+}
+
+/// CFG-7 (c, d)
+#[test]
+fn large_selector_without_a_named_owner_leaves_the_label_or_a_shared_entry() {
+    let owned_by_kind = |name: &str, integration, labels: Selector| {
+        let kind = GroupKind {
+            group: "apps",
+            kind: "StatefulSet",
+        };
+        let pods = PodMatch {
+            labels,
+            owner: OwnerRule::Kind(kind),
+        };
+        let binding = Binding {
+            integration,
+            pods,
+            ..plain("a", name)
+        };
+        required(binding, true)
+    };
+    let label = Requirement {
+        key: "kaito.sh/workspace".to_owned(),
+        operator: Operator::In(vec!["phi".to_owned()]),
+    };
+    let huge = huge_selector().requirements().to_vec();
+    let labelled = Selector::new(huge.into_iter().chain([label]));
+    let phi = owned_by_kind("phi", Integration::Kaito, labelled);
+    let unknown = owned_by_kind("unknown", Integration::Kaito, huge_selector());
+    let all = [phi, unknown];
+    let own = entry(&all, &required_entry_name("a", "phi"));
+    assert_eq!(own["failurePolicy"], "Fail");
+    assert_eq!(
+        own["objectSelector"],
+        json!({"matchExpressions": [
+            {"key": "kaito.sh/workspace", "operator": "In", "values": ["phi"]},
+        ]})
+    );
+    assert!(!names(&all).contains(&required_entry_name("a", "unknown")));
+    let shared = entry(&all, "kaito.unenforced.inject.asya.sh");
+    assert_eq!(shared["failurePolicy"], "Ignore");
+    let reported = unenforced("a", "unknown", Unenforced::SelectorTooLarge);
+    assert_eq!(rules(&all).unenforced_required, [reported]);
+}
+
+/// CFG-7 (d)
+#[test]
+fn objects_are_bounded_by_their_size() {
+    let selector = |n: usize| {
+        let values = (0..60).map(|of| format!("{of:x<60}{n:03}"));
+        Selector::new([Requirement {
+            key: "team".to_owned(),
+            operator: Operator::NotIn(values.collect()),
+        }])
+    };
+    let one = |n: usize| {
+        let binding = plain("a", &format!("w{n}"));
+        let pods = PodMatch {
+            labels: selector(n),
+            ..binding.pods.clone()
+        };
+        required(Binding { pods, ..binding }, false)
+    };
+    let all: Vec<_> = (0..1000).map(one).collect();
+    let sizes = sizes(&all);
+    assert_eq!(sizes.len(), 8, "{sizes:?}");
+    assert!(
+        sizes.iter().all(|size| *size <= LARGEST_OBJECT),
+        "{sizes:?}"
+    );
+    let own = names(&all).into_iter().filter(|it| it.starts_with("r-"));
+    assert!((600..1000).contains(&own.count()));
+    entry(&all, "generic.unenforced.inject.asya.sh");
+}
 
 /// CFG-7 (a, b)
 #[test]
@@ -27,7 +159,7 @@ fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
     );
     assert_eq!(sizes(201)[2], object("asya-injector-3", 1));
     let full = rules(&bindings(502));
-    let younger = |name: &str| ("a".to_owned(), name.to_owned());
+    let younger = |name: &str| unenforced("a", name, Unenforced::NoRoom);
     assert_eq!(full.unenforced_required, [younger("w500"), younger("w501")]);
     let entries = full
         .objects
@@ -59,8 +191,8 @@ fn beyond_ten_objects_required_bindings_share_fail_open_entries() {
     let last = rules.objects[9].metadata.name.as_deref();
     assert_eq!(last, Some("asya-injector-10"));
     assert_eq!(rules.unenforced_required.len(), 503);
-    let unenforced = ("b".to_owned(), "phi2".to_owned());
-    assert_eq!(rules.unenforced_required.last(), Some(&unenforced));
+    let last = unenforced("b", "phi2", Unenforced::NoRoom);
+    assert_eq!(rules.unenforced_required.last(), Some(&last));
     // Their pods still get the sidecar, by the path of required bindings (INJ-2).
     let shared = names(&all).into_iter().filter(|it| !it.starts_with("r-"));
     assert_eq!(
