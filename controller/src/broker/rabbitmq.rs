@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::{Ownership, QueueOwner};
+use asya_shared::transport::ownership::{ActorOwnership, QueueOwner};
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
 use futures::FutureExt;
 use futures::future::ready;
@@ -26,7 +26,7 @@ use super::{
     DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue, Untagged,
 };
 use http::Api;
-use queue_bindings::{QueueBindings, owned_by_other_cluster};
+use queue_bindings::{QueueBindings, refuse_owned_by_other};
 
 pub use http::Login;
 
@@ -49,7 +49,7 @@ struct TopologyState {
     /// Whether its dead letter queue and its queue bindings exist.
     complete: bool,
     /// Its owner according to its tags.
-    ownership: Ownership,
+    ownership: ActorOwnership,
 }
 
 impl Rabbitmq {
@@ -86,9 +86,7 @@ impl Rabbitmq {
             Some(_) => self.observe_topology(&declaration, queue).await?,
             None => TopologyState::NONE,
         };
-        if let Ownership::OtherCluster(cluster) = &topology.ownership {
-            return Err(owned_by_other_cluster(&declaration.name, cluster));
-        }
+        refuse_owned_by_other(&declaration.name, &topology.ownership)?;
         Ok(self.check(&declaration, found.as_ref(), &topology))
     }
 
@@ -139,7 +137,9 @@ impl Rabbitmq {
         let check = match declaration.compare(found) {
             Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
             Comparison::Matches { .. } if !topology.complete && may_change => QueueCheck::Drifted,
-            Comparison::Matches { .. } if topology.ownership != Ownership::Ours && may_change => {
+            Comparison::Matches { .. }
+                if topology.ownership != ActorOwnership::Ours && may_change =>
+            {
                 QueueCheck::NotTaggedYet
             }
             Comparison::Matches {
@@ -199,7 +199,7 @@ impl Rabbitmq {
         let bindings = if dlq.shared {
             QueueBindings::default()
         } else {
-            self.check_ownership(&dlq.name, queue).await?
+            self.check_dlq_ownership(&dlq.name, queue).await?
         };
         match self.put_queue(&dlq.name, &dlq.body()).await {
             Err(BrokerError::Mismatch(_)) => {}
@@ -295,7 +295,7 @@ impl TopologyState {
     /// State of a queue that does not exist, or that the operator must not change.
     const NONE: Self = Self {
         complete: true,
-        ownership: Ownership::Ours,
+        ownership: ActorOwnership::Ours,
     };
 }
 

@@ -358,10 +358,11 @@ fn drift_level(queue: &str, comparison: Comparison) -> Result<DriftLevel, Broker
         Comparison::Matches | Comparison::Mismatch { .. } => Ok(DriftLevel::InSync),
         Comparison::Drifted(drift) if drift.is_only_cluster_tag() => Ok(DriftLevel::OnlyOwnerTag),
         Comparison::Drifted(_) => Ok(DriftLevel::Drifted),
-        Comparison::OwnedByOther(owner) => Err(BrokerError::QueueNameTaken(format!(
-            "queue {queue} belongs to {owner} according to its tags asya.sh/namespace and asya.sh/actor; rename this \
-             actor"
-        ))),
+        Comparison::OwnedByOther(owner) => {
+            let shown_by = "its tags asya.sh/namespace and asya.sh/actor";
+            let text = ownership::other_actor_message(queue, &owner, shown_by);
+            Err(BrokerError::QueueNameTaken(text))
+        }
         Comparison::OtherCluster(cluster) => {
             let shown_by = format!("its tag {CLUSTER}");
             let text = ownership::other_cluster_message(queue, &cluster, &shown_by);

@@ -21,8 +21,8 @@ pub enum Reason {
     ///
     /// Remedy: name a configured transport, or add or enable it in the chart's `transports`.
     InvalidTransport,
-    /// The queue belongs to another actor, or to another cluster that shares the broker. This actor's pods are stopped,
-    /// so that they consume none of its messages.
+    /// The queue belongs to another actor, which may be deleted and have left it, or to another cluster that shares the
+    /// broker. This actor's pods are stopped, so that they consume none of its messages.
     ///
     /// Remedy: rename the actor, or set another `queues.nameTemplate` in one of the clusters. To adopt the queue of
     /// a cluster that no longer needs it, set annotation `asya.sh/adopt-queue-from`.

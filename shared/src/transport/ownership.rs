@@ -36,16 +36,30 @@ impl fmt::Display for QueueOwner {
     }
 }
 
-/// Ownership of a queue from one actor's point of view, by the queue's owner tags.
+/// Ownership of a queue from one cluster's point of view, by the queue's owner tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// The queue is the actor's.
+    /// The queue is the cluster's.
     Ours,
-    /// The actor may take the queue: it is untagged, or tagged for a previous actor or by a cluster that has given it
-    /// up.
+    /// The cluster may take the queue: it is untagged, or tagged by a cluster that has given it up.
     Available,
     /// The queue belongs to this other cluster.
     OtherCluster(String),
+}
+
+/// Ownership of a queue from one actor's point of view, by the queue's owner tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActorOwnership {
+    /// The queue is the actor's.
+    Ours,
+    /// The actor may take the queue: it is untagged, tagged by a cluster that has given it up, or has stale tags besides
+    /// the actor's own.
+    Available,
+    /// The queue belongs to this other cluster.
+    OtherCluster(String),
+    /// The queue belongs to this other actor of the cluster, `NAMESPACE/NAME`. It may be gone: the queue is kept for the
+    /// next actor of that name.
+    OtherActor(String),
 }
 
 /// Why an actor must not delete a queue.
@@ -98,12 +112,21 @@ impl OwnerTag {
     /// Evaluates the tags of a queue that can have several, for the actor of this tag; `adopts` is the cluster from
     /// which it adopts queues.
     #[must_use]
-    pub fn evaluate(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> Ownership {
+    pub fn evaluate(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> ActorOwnership {
         let clusters = tags.iter().map(|tag| &*tag.cluster);
         match evaluate_clusters(clusters, &self.cluster, adopts) {
+            Ownership::OtherCluster(cluster) => ActorOwnership::OtherCluster(cluster),
+            Ownership::Available => ActorOwnership::Available,
+            Ownership::Ours if !tags.contains(&self) => {
+                let others = tags.iter().filter(|tag| tag.cluster == self.cluster);
+                let other = others.map(ToString::to_string).min();
+                other.map_or(ActorOwnership::Available, ActorOwnership::OtherActor)
+            }
             // Stale tags of another actor or cluster must be removed first.
-            Ownership::Ours if !self.is_free_of_stale(tags, adopts) => Ownership::Available,
-            belongs => belongs,
+            Ownership::Ours if tags.iter().any(|tag| self.supersedes(tag, adopts)) => {
+                ActorOwnership::Available
+            }
+            Ownership::Ours => ActorOwnership::Ours,
         }
     }
 
@@ -123,17 +146,27 @@ impl OwnerTag {
             Ownership::Ours if tags.contains(&self) => None,
             Ownership::Ours => {
                 let other = tags.iter().find(|tag| tag.cluster == self.cluster)?;
-                Some(DeletionRefusal::OtherOwner(format!(
-                    "{}/{}",
-                    other.namespace, other.actor
-                )))
+                Some(DeletionRefusal::OtherOwner(other.to_string()))
             }
         }
     }
+}
 
-    fn is_free_of_stale(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> bool {
-        tags.contains(&self) && !tags.iter().any(|tag| self.supersedes(tag, adopts))
+/// The actor, as `NAMESPACE/NAME`.
+impl fmt::Display for OwnerTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.actor)
     }
+}
+
+/// The message for a queue that belongs to another actor of this cluster, which may be gone.
+#[must_use]
+pub fn other_actor_message(queue: &str, owner: &str, shown_by: &str) -> String {
+    format!(
+        "queue {queue} belongs to {owner} according to {shown_by}, with its messages, even if {owner} is deleted; \
+         rename this actor. To free the name and keep the messages from being lost, delete this actor, create the \
+         owner again, and delete it with spec.queue.deletionPolicy: Drain, so that it processes them first"
+    )
 }
 
 /// The message for a queue that belongs to another cluster.

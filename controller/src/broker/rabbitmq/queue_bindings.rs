@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use asya_shared::transport::ActorQueue;
-use asya_shared::transport::ownership::{self, DeletionRefusal, OwnerTag, Ownership, QueueOwner};
+use asya_shared::transport::ownership::{
+    self, ActorOwnership, DeletionRefusal, OwnerTag, QueueOwner,
+};
 use asya_shared::transport::rabbitmq::{QueueDeclaration, routing_keys};
 use reqwest::Method;
 use serde::Deserialize;
@@ -34,6 +36,7 @@ pub(super) struct FoundQueueBinding {
 #[derive(Clone, Debug)]
 struct TaggedQueueBinding {
     exchange: String,
+    routing_key: String,
     properties_key: String,
     tag: OwnerTag,
 }
@@ -57,6 +60,7 @@ impl FromIterator<FoundQueueBinding> for QueueBindings {
                 let tagged = all.tagged.entry(binding.destination.clone());
                 tagged.or_default().push(TaggedQueueBinding {
                     exchange: binding.source.clone(),
+                    routing_key: binding.routing_key.clone(),
                     properties_key: binding.properties_key,
                     tag,
                 });
@@ -90,13 +94,33 @@ impl QueueBindings {
     }
 
     /// Whether a queue belongs to the actor of `tag`, according to the queue's tags.
-    pub(super) fn ownership(&self, queue: &str, tag: &OwnerTag, adopts: Option<&str>) -> Ownership {
+    pub(super) fn ownership(
+        &self,
+        queue: &str,
+        tag: &OwnerTag,
+        adopts: Option<&str>,
+    ) -> ActorOwnership {
         let tags: Vec<&OwnerTag> = self
             .tagged(queue)
             .iter()
             .map(|binding| &binding.tag)
             .collect();
         tag.evaluate(&tags, adopts)
+    }
+
+    /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of the cluster has left may be
+    /// taken, because it is deleted only when it is empty; a queue from which that actor receives may not.
+    pub(super) fn dlq_ownership(
+        &self,
+        dlq: &str,
+        tag: &OwnerTag,
+        adopts: Option<&str>,
+    ) -> ActorOwnership {
+        let is_actor_queue = || self.tagged(dlq).iter().any(|it| it.routing_key == dlq);
+        match self.ownership(dlq, tag, adopts) {
+            ActorOwnership::OtherActor(_) if !is_actor_queue() => ActorOwnership::Available,
+            ownership => ownership,
+        }
     }
 
     /// Why the actor of `tag` must not delete a queue. An untagged queue, from before owner tags existed, must have the
@@ -152,7 +176,7 @@ impl Rabbitmq {
     /// Returns the bindings of a queue that the actor is about to create, adopt or keep.
     ///
     /// # Errors
-    /// `QueueNameTaken` if the queue belongs to another cluster.
+    /// `QueueNameTaken` if the queue belongs to another actor or cluster.
     pub(super) async fn check_ownership(
         &self,
         name: &str,
@@ -160,10 +184,22 @@ impl Rabbitmq {
     ) -> Result<QueueBindings, BrokerError> {
         let bindings = self.queue_bindings(name).await?;
         let tag = self.tag_of(&queue.namespace, &queue.actor);
-        match bindings.ownership(name, &tag, queue.adopts.as_deref()) {
-            Ownership::OtherCluster(cluster) => Err(owned_by_other_cluster(name, &cluster)),
-            Ownership::Ours | Ownership::Available => Ok(bindings),
-        }
+        let ownership = bindings.ownership(name, &tag, queue.adopts.as_deref());
+        refuse_owned_by_other(name, &ownership)?;
+        Ok(bindings)
+    }
+
+    /// Like [`Self::check_ownership`], for a dead letter queue.
+    pub(super) async fn check_dlq_ownership(
+        &self,
+        name: &str,
+        queue: &ActorQueue,
+    ) -> Result<QueueBindings, BrokerError> {
+        let bindings = self.queue_bindings(name).await?;
+        let tag = self.tag_of(&queue.namespace, &queue.actor);
+        let ownership = bindings.dlq_ownership(name, &tag, queue.adopts.as_deref());
+        refuse_owned_by_other(name, &ownership)?;
+        Ok(bindings)
     }
 
     /// Tags a queue as the actor's through a queue binding with this key, and removes the tags that this one replaces.
@@ -215,9 +251,25 @@ impl Rabbitmq {
     }
 }
 
-pub(super) fn owned_by_other_cluster(queue: &str, cluster: &str) -> BrokerError {
-    let shown_by = format!("the argument {} of one of its bindings", ownership::CLUSTER);
-    BrokerError::QueueNameTaken(ownership::other_cluster_message(queue, cluster, &shown_by))
+/// # Errors
+/// `QueueNameTaken` if the queue belongs to another actor or cluster.
+pub(super) fn refuse_owned_by_other(
+    queue: &str,
+    ownership: &ActorOwnership,
+) -> Result<(), BrokerError> {
+    let text = match ownership {
+        ActorOwnership::Ours | ActorOwnership::Available => return Ok(()),
+        ActorOwnership::OtherCluster(cluster) => {
+            let shown_by = format!("the argument {} of one of its bindings", ownership::CLUSTER);
+            ownership::other_cluster_message(queue, cluster, &shown_by)
+        }
+        ActorOwnership::OtherActor(owner) => {
+            let shown_by =
+                "the arguments asya.sh/namespace and asya.sh/actor of one of its bindings";
+            ownership::other_actor_message(queue, owner, shown_by)
+        }
+    };
+    Err(BrokerError::QueueNameTaken(text))
 }
 
 #[cfg(test)]

@@ -23,6 +23,65 @@ fn of_cluster(cluster: &str) -> DeletionRefusal {
     DeletionRefusal::OtherCluster(cluster.to_owned())
 }
 
+fn belongs_to<T: std::fmt::Debug>(queue: &ActorQueue, result: Result<T, BrokerError>) {
+    let owner = format!("belongs to {}/{}", queue.namespace, queue.actor);
+    assert!(
+        matches!(&result, Err(BrokerError::QueueNameTaken(text)) if text.contains(&owner)),
+        "{result:?}"
+    );
+}
+
+/// A retained queue of another namespace is a conflict, and outlives the newcomer.
+async fn kept_for_its_actor(real: &Real) {
+    let queues = json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}});
+    let (transport, client) = real.with(&queues).await;
+    let queue = queue_of(&transport, &fresh("kept"));
+    let name = &*queue.names.queue;
+    client.create(&queue).await.unwrap();
+    real.send(&queue, 3).await;
+    until_queued(&client, &queue, 3).await;
+    let newcomer = ActorQueue {
+        namespace: "newcomers".to_owned(),
+        ..queue.clone()
+    };
+    belongs_to(&queue, client.observe(&newcomer).await);
+    belongs_to(&queue, client.create(&newcomer).await);
+    belongs_to(&queue, client.update(&newcomer).await);
+    let outcome = client.delete(name, &owner(&newcomer), &Confirmed).await;
+    assert!(
+        matches!(
+            outcome,
+            Ok(DeleteOutcome::NotOwned(DeletionRefusal::OtherOwner(_)))
+        ),
+        "{outcome:?}"
+    );
+    until_queued(&client, &queue, 3).await;
+    let again = ActorQueue {
+        uid: "of-its-successor".to_owned(),
+        ..queue.clone()
+    };
+    client.update(&again).await.unwrap();
+    assert!(serves(&check_of(&client, &again).await));
+    assert_eq!(
+        client.delete(name, &owner(&again), &Confirmed).await,
+        Ok(DeleteOutcome::Deleted)
+    );
+}
+
+/// QUE-35, SQS-7
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn queue_at_rabbitmq_is_kept_for_its_actor() {
+    kept_for_its_actor(&Real::rabbitmq()).await;
+}
+
+/// QUE-35, SQS-7
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn queue_at_sqs_is_kept_for_its_actor() {
+    kept_for_its_actor(&Real::sqs()).await;
+}
+
 async fn belongs_to_the_cluster_that_created_it(real: &Real) {
     let queues = json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}});
     let (transport, here) = real.with(&queues).await;
@@ -203,35 +262,39 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     let tags = tags(&real.config, name).await;
     let expected =
         json!({"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor});
-    assert_eq!(tags, [expected]);
+    assert_eq!(tags, std::slice::from_ref(&expected));
 
-    // Another actor of this cluster claims the name, as QUE-3 allows.
-    let successor = ActorQueue {
-        namespace: "successors".to_owned(),
+    // The queue is kept for this actor, also while no actor of its name exists.
+    let other = ActorQueue {
+        namespace: "others".to_owned(),
         ..queue.clone()
     };
-    assert_eq!(
-        check_of(&client, &successor).await,
-        QueueCheck::NotTaggedYet
-    );
-    client.update(&successor).await.unwrap();
-    assert!(serves(&check_of(&client, &successor).await));
-    let outcome = client.delete(name, &owner(&queue), &Confirmed).await;
-    assert_eq!(
-        outcome,
-        Ok(DeleteOutcome::NotOwned(DeletionRefusal::OtherOwner(
-            format!("successors/{}", queue.actor)
-        )))
-    );
+    belongs_to(&queue, client.observe(&other).await);
+    belongs_to(&queue, client.update(&other).await);
+    belongs_to(&queue, client.create(&other).await);
+    let outcome = client.delete(name, &owner(&other), &Confirmed).await;
+    let owned_by_it = DeletionRefusal::OtherOwner(format!("ns/{}", queue.actor));
+    assert_eq!(outcome, Ok(DeleteOutcome::NotOwned(owned_by_it)));
+
+    // Whoever administers the broker can hand it over, by marking it for the other actor as well.
+    let mut arguments = expected.clone();
+    arguments["asya.sh/namespace"] = json!("others");
+    let path = format!("bindings/%2F/e/{exchange}/q/{name}");
+    let body = json!({"routing_key": name, "arguments": arguments});
+    super::rabbitmq::post(&real.config, &path, &body).await;
+    assert_eq!(check_of(&client, &other).await, QueueCheck::NotTaggedYet);
+    client.update(&other).await.unwrap();
+    assert!(serves(&check_of(&client, &other).await));
+    belongs_to(&other, client.observe(&queue).await);
 
     // A published message arrives once, although two bindings by the queue's name match it.
     for key in [&queue.names.actor, &queue.names.queue] {
         assert!(super::rabbitmq::publish(&real.config, &exchange, key).await);
     }
     sleep(Duration::from_secs(6)).await;
-    until_queued(&client, &successor, 2).await;
+    until_queued(&client, &other, 2).await;
     assert_eq!(
-        client.delete(name, &owner(&successor), &Confirmed).await,
+        client.delete(name, &owner(&other), &Confirmed).await,
         Ok(DeleteOutcome::Deleted)
     );
 }

@@ -11,23 +11,33 @@ fn tag(text: &str) -> OwnerTag {
     }
 }
 
-/// QUE-32, QUE-33
+/// QUE-32, QUE-33, QUE-35
 #[test]
 fn marks_identify_the_owner_of_a_queue() {
-    let elsewhere = |cluster: &str| Ownership::OtherCluster(cluster.to_owned());
+    let elsewhere = |cluster: &str| ActorOwnership::OtherCluster(cluster.to_owned());
     let ours = tag("b:foo");
     for (tags, adopts, expected) in [
-        (&[][..], None, Ownership::Available),
-        (&["b:foo"], None, Ownership::Ours),
-        (&["b:bar"], None, Ownership::Available),
-        (&["b:bar", "b:foo"], None, Ownership::Available),
+        (&[][..], None, ActorOwnership::Available),
+        (&["b:foo"], None, ActorOwnership::Ours),
+        // kept by another actor, which may be gone
+        (
+            &["b:bar"],
+            None,
+            ActorOwnership::OtherActor("ns/bar".to_owned()),
+        ),
+        (
+            &["b:bar"],
+            Some("b"),
+            ActorOwnership::OtherActor("ns/bar".to_owned()),
+        ),
+        (&["b:bar", "b:foo"], None, ActorOwnership::Available),
         (&["c:foo"], None, elsewhere("c")),
         (&["c:foo"], Some("a"), elsewhere("c")),
-        (&["c:foo"], Some("c"), Ownership::Available),
+        (&["c:foo"], Some("c"), ActorOwnership::Available),
         // adopted, but the old tag still exists
-        (&["b:foo", "c:foo"], Some("c"), Ownership::Available),
+        (&["b:foo", "c:foo"], Some("c"), ActorOwnership::Available),
         // created by two clusters at the same moment
-        (&["b:foo", "c:foo"], None, Ownership::Ours),
+        (&["b:foo", "c:foo"], None, ActorOwnership::Ours),
         (&["b:foo", "a:foo"], None, elsewhere("a")),
         (&["d:foo", "c:foo"], Some("d"), elsewhere("c")),
     ] {
@@ -35,6 +45,14 @@ fn marks_identify_the_owner_of_a_queue() {
         let all: Vec<&OwnerTag> = all.iter().collect();
         assert_eq!(ours.evaluate(&all, adopts), expected, "{tags:?} {adopts:?}");
     }
+    let of_other_namespace = OwnerTag {
+        namespace: "other".to_owned(),
+        ..ours.clone()
+    };
+    assert_eq!(
+        ours.evaluate(&[&of_other_namespace], None),
+        ActorOwnership::OtherActor("other/foo".to_owned())
+    );
     assert!(ours.supersedes(&tag("b:bar"), None));
     assert!(ours.supersedes(&tag("c:foo"), Some("c")));
     assert!(!ours.supersedes(&tag("c:foo"), None));

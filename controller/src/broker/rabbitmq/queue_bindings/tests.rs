@@ -1,4 +1,4 @@
-use asya_shared::transport::ownership::{DeletionRefusal, OwnerTag};
+use asya_shared::transport::ownership::{ActorOwnership, DeletionRefusal, OwnerTag};
 use asya_shared::transport::rabbitmq::routing_keys;
 use serde_json::{Value, json};
 
@@ -21,11 +21,40 @@ fn binding(exchange: &str, key: &str, arguments: &Value) -> Value {
     })
 }
 
-fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
+fn found(bindings: &[Value]) -> QueueBindings {
     let found = bindings.iter().cloned();
-    let found = found.map(|binding| serde_json::from_value::<FoundQueueBinding>(binding).unwrap());
-    let bindings: QueueBindings = found.collect();
-    bindings.deletion_refusal("asya", QUEUE, &tag("here", "orders"))
+    found
+        .map(|binding| serde_json::from_value::<FoundQueueBinding>(binding).unwrap())
+        .collect()
+}
+
+fn refusal(bindings: &[Value]) -> Option<DeletionRefusal> {
+    found(bindings).deletion_refusal("asya", QUEUE, &tag("here", "orders"))
+}
+
+/// QUE-35: an actor's queue outlives it for its successor, and a dead letter queue is deleted only when it is empty.
+#[test]
+fn dead_letter_queue_of_another_actor_may_be_taken_but_its_queue_may_not() {
+    let ours = tag("here", "orders");
+    let marked = |key: &str, actor: &str| {
+        let mark = binding("asya", key, &tag("here", actor).arguments());
+        let bindings = found(&[binding("", QUEUE, &json!({})), mark]);
+        (
+            bindings.ownership(QUEUE, &ours, None),
+            bindings.dlq_ownership(QUEUE, &ours, None),
+        )
+    };
+    let theirs = || ActorOwnership::OtherActor("ns/refunds".to_owned());
+    assert_eq!(marked(QUEUE, "refunds"), (theirs(), theirs()));
+    let key = "asya.sh/owner-0123456789abcdef";
+    assert_eq!(
+        marked(key, "refunds"),
+        (theirs(), ActorOwnership::Available)
+    );
+    assert_eq!(
+        marked(key, "orders"),
+        (ActorOwnership::Ours, ActorOwnership::Ours)
+    );
 }
 
 /// QUE-34: who may write a status could name any queue in it.
