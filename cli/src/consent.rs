@@ -1,8 +1,9 @@
 //! The user's consent.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use crate::answer::Failure;
+use crate::output::ask;
 
 /// Asks the user; without a terminal, the answer is no. Waits on a thread of its own, so that connections to brokers
 /// keep sending heartbeats however long the user thinks.
@@ -10,7 +11,7 @@ pub async fn confirmed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() {
         return false;
     }
-    eprint!("{question} [y/N] ");
+    ask(question);
     tokio::task::spawn_blocking(read_yes).await.unwrap_or(false)
 }
 
@@ -25,7 +26,6 @@ pub fn refused(done: &str) -> Failure {
 }
 
 fn read_yes() -> bool {
-    let _ = std::io::stderr().flush();
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -4,6 +4,9 @@
 //! Each command is a folder with the same three parts: `mod.rs` gathers what it needs from files and the cluster, pure
 //! functions decide, and `render.rs` writes the result as text.
 
+// All output goes through `output`, which escapes what would command the terminal.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod actor;
 mod answer;
 mod args;

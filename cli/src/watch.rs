@@ -11,12 +11,10 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::cluster::{Cluster, Connection, resource};
-use crate::output::{print, print_error};
+use crate::output::{clear_screen, print, print_error};
 
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Moves the cursor home and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Objects whose changes change the answer.
 pub struct Watched {
@@ -174,7 +172,10 @@ impl Screen {
             return Ok(());
         }
         let prefix = match self.last {
-            _ if io::stdout().is_terminal() => CLEAR,
+            _ if io::stdout().is_terminal() => {
+                clear_screen()?;
+                ""
+            }
             Some(_) => "\n",
             None => "",
         };

@@ -15,7 +15,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::{ChangeArgs, ConsentArgs, DryRun, UnbindArgs};
 use crate::cluster::{Cluster, Connection, resource};
 use crate::consent::{confirmed, refused};
-use crate::output::Format;
+use crate::output::{Format, print_error};
 
 /// Changes an annotation or field of an actor.
 ///
@@ -70,9 +70,9 @@ async fn carry_out(
         return Ok(Report::new(text, Answer::Fine));
     }
     let shown: Vec<String> = steps.iter().map(Step::described).collect();
-    eprintln!("{object}:");
+    print_error(&format!("{object}:"));
     for line in shown.iter().chain(&consequences) {
-        eprintln!("  {line}");
+        print_error(&format!("  {line}"));
     }
     if !dry_run && !consent.yes && !confirmed("Write this?").await {
         return Err(refused("written"));

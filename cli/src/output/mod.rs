@@ -1,6 +1,7 @@
 //! How results are written: tables that fit the terminal, JSON and YAML.
 
 mod age;
+mod escape;
 mod style;
 mod table;
 mod wrap;
@@ -11,6 +12,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 pub use age::{age, since};
+pub use escape::escaped;
 pub use style::{Paint, paint};
 pub use table::Table;
 pub use wrap::{continued, wrapped};
@@ -54,7 +56,7 @@ impl Format {
 pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
-    Ok(text + "\n")
+    Ok(escape::in_json(text) + "\n")
 }
 
 /// Columns of the terminal that standard output is; `None` for pipes and files, whose lines are not broken, whatever
@@ -63,14 +65,26 @@ pub fn terminal_width() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stdout()))
 }
 
+/// Moves the cursor home and clears the screen.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+/// Clears the terminal that standard output is.
+///
+/// # Errors
+/// If nobody reads standard output any more.
+pub fn clear_screen() -> io::Result<()> {
+    io::stdout().write_all(CLEAR)
+}
+
 /// Prints a report's text to standard output, without colours where it is no terminal, and its notes to standard error.
+/// Control characters are escaped.
 ///
 /// # Errors
 /// If nobody reads standard output any more.
 pub fn print(report: &Report) -> io::Result<()> {
     let mut out = anstream::stdout();
     let printed = out
-        .write_all(report.text.as_bytes())
+        .write_all(escape::without_commands(&report.text).as_bytes())
         .and_then(|()| out.flush());
     for note in &report.notes {
         print_error(&format!("note: {note}"));
@@ -78,12 +92,22 @@ pub fn print(report: &Report) -> io::Result<()> {
     printed
 }
 
-/// Prints a line to standard error, broken at spaces if that is a terminal.
+/// Prints a line to standard error, broken at spaces if that is a terminal. Control characters are escaped.
 pub fn print_error(line: &str) {
     let width = columns(terminal_size::terminal_size_of(io::stderr()));
-    for line in wrapped(line, width) {
-        eprintln!("{line}");
+    let mut err = io::stderr().lock();
+    for line in wrapped(&escaped(line), width) {
+        // Nobody is left to report to.
+        let _ = writeln!(err, "{line}");
     }
+}
+
+/// Writes a question to standard error; the answer follows on its line. Control characters are escaped.
+pub fn ask(question: &str) {
+    let mut err = io::stderr().lock();
+    let asked = write!(err, "{} [y/N] ", escaped(question));
+    // Nobody is left to report to.
+    let _ = asked.and_then(|()| err.flush());
 }
 
 fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {

@@ -1,6 +1,16 @@
-//! Colours. They are always written here; `main` drops them where output is no terminal.
+//! Colours, the only control sequences of an output. They are always written here; `main` drops them where output is no terminal.
+
+use super::escaped;
 
 const RESET: &str = "\x1b[0m";
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const BOLD: &str = "\x1b[1m";
+const FAINT: &str = "\x1b[2m";
+
+/// All of them.
+pub(super) const CODES: [&str; 6] = [RESET, GREEN, YELLOW, RED, BOLD, FAINT];
 
 /// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +27,20 @@ impl Paint {
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
-            Self::Good => "\x1b[32m",
-            Self::Warning => "\x1b[33m",
-            Self::Bad => "\x1b[31m",
-            Self::Heading => "\x1b[1m",
-            Self::Faint => "\x1b[2m",
+            Self::Good => GREEN,
+            Self::Warning => YELLOW,
+            Self::Bad => RED,
+            Self::Heading => BOLD,
+            Self::Faint => FAINT,
         }
     }
 }
 
-/// A text in a colour.
+/// A text in a colour, with its control characters escaped.
 pub fn paint(text: &str, paint: Paint) -> String {
+    let text = escaped(text);
     match paint.code() {
-        "" => text.to_owned(),
+        "" => text.into_owned(),
         _ if text.is_empty() => String::new(),
         code => format!("{code}{text}{RESET}"),
     }

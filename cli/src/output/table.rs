@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{Paint, paint, wrapped};
+use super::{Paint, escaped, paint, wrapped};
 
 const GAP: usize = 3;
 /// The last column gives way until it is as narrow as this, then the others.
@@ -25,15 +25,16 @@ impl Table {
         }
     }
 
-    /// Adds a row of plain cells.
+    /// Adds a row of plain cells. Control characters are escaped.
     pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        let plain = cells.into_iter().map(|cell| (cell.into(), Paint::Plain));
-        self.rows.push(plain.collect());
+        self.painted(cells.into_iter().map(|cell| (cell.into(), Paint::Plain)));
     }
 
-    /// Adds a row of cells with colours.
+    /// Adds a row of cells with colours. Control characters are escaped.
     pub fn painted(&mut self, cells: impl IntoIterator<Item = (String, Paint)>) {
-        self.rows.push(cells.into_iter().collect());
+        let cells = cells.into_iter();
+        let cells = cells.map(|(cell, paint)| (escaped(&cell).into_owned(), paint));
+        self.rows.push(cells.collect());
     }
 
     /// Renders the table for a terminal of `width` columns, if it is one.

@@ -35,7 +35,7 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
 use crate::cluster::Connection;
 use crate::consent::{confirmed, refused};
-use crate::output::terminal_width;
+use crate::output::{print_error, terminal_width};
 use crate::watch::Watched;
 
 pub use state::{ActorQueueState, QueueFinding, QueueState, state, states};
@@ -211,7 +211,7 @@ async fn consent(
     } else {
         format!("messages in {queue}: {waiting}; they are DELETED{at_most}")
     };
-    eprintln!("{what}");
+    print_error(&what);
     if args.yes || confirmed("Delete them?").await {
         return Ok(());
     }

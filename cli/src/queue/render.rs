@@ -9,7 +9,7 @@ use super::message::route;
 use super::peek::{MessageRow, Payload};
 use super::send::{Outcome, Sent};
 use crate::args::queue::DlqAction;
-use crate::output::{Paint, Table, wrapped};
+use crate::output::{Paint, Table, escaped, wrapped};
 
 /// An actor's queue.
 #[derive(Debug, Serialize)]
@@ -153,7 +153,7 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let message = sent.message.as_ref();
     let failed = message.filter(|_| sent.outcome == Outcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
-    parts.extend(error.map(|error| format!("error: {}", escaped(error))));
+    parts.extend(error.map(|error| format!("error: {}", one_line(error))));
     let payload = message.and_then(|it| it.payload.as_ref());
     parts.extend(payload.map(shown));
     parts.iter().map(|line| lines(line, width)).collect()
@@ -170,19 +170,12 @@ fn lines(text: &str, width: Option<usize>) -> String {
 
 /// A payload, whose line breaks between fields stay.
 fn shown(payload: &Payload) -> String {
-    let text = payload.text();
-    let lines: Vec<String> = text.lines().map(escaped).collect();
-    lines.join("\n")
+    escaped(&payload.text()).into_owned()
 }
 
-/// A text of a message, with its control characters escaped: they would command the terminal.
-fn escaped(text: &str) -> String {
-    let letters = text.chars().map(|letter| match letter {
-        '\t' => " ".to_owned(),
-        _ if letter.is_control() => letter.escape_default().to_string(),
-        _ => letter.to_string(),
-    });
-    letters.collect()
+/// A text that a message has on one line.
+fn one_line(text: &str) -> String {
+    escaped(text).replace('\n', "\\n")
 }
 
 /// A table of messages. Columns that are empty for all of them are left out.
@@ -190,19 +183,19 @@ fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
     type Column = (&'static str, fn(&MessageRow) -> String);
     let columns: [Column; 7] = [
         ("ID", |row| {
-            row.id.as_deref().map_or_else(|| "-".to_owned(), escaped)
+            row.id.as_deref().map_or_else(|| "-".to_owned(), one_line)
         }),
         ("DELIVERIES", |row| {
             row.deliveries.map_or_else(String::new, |it| it.to_string())
         }),
         ("BYTES", |row| row.bytes.to_string()),
         ("FROM", |row| {
-            escaped(row.source.as_deref().unwrap_or_default())
+            one_line(row.source.as_deref().unwrap_or_default())
         }),
         ("ERROR", |row| {
-            escaped(row.error.as_deref().unwrap_or_default())
+            one_line(row.error.as_deref().unwrap_or_default())
         }),
-        ("ROUTE", |row| escaped(&route(&row.route, row.current))),
+        ("ROUTE", |row| one_line(&route(&row.route, row.current))),
         ("PAYLOAD", |row| {
             row.payload.as_ref().map_or_else(String::new, shown)
         }),
