@@ -122,6 +122,12 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(reasons), 15)
         self.assertEqual(missing, [])
 
+    def test_security_names_what_makes_the_operator_write_objects_of_names_that_the_author_chooses(self):
+        table = DOCUMENTS["docs/security.md"].partition("## What rights on AsyncActors imply")[2].partition("\n## ")[0]
+        through = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| "))
+        for part in ("spec.workload`", "spec.workloadRef", "spec.adoptionPolicy", "eks.amazonaws.com/role-arn"):
+            self.assertIn(part, through)
+
     def test_every_alert_has_a_runbook_and_every_runbook_an_alert(self):
         alerts = re.findall(r"- alert: (\w+)", (TOP / "charts/asya-operator/alerts.yaml").read_text(encoding="utf-8"))
         headings = re.findall(r"^## (Asya\w+)", DOCUMENTS["docs/runbooks.md"], re.MULTILINE)
