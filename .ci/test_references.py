@@ -7,7 +7,7 @@ import unittest
 from unittest import mock
 
 import references
-from reference import api, conditions, crd_yaml, markdown, metrics, rust, source, transports, values, values_yaml, variables
+from reference import api, crd_yaml, markdown, metrics, rust, source, transports, values, values_yaml, variables
 
 
 class Rust(unittest.TestCase):
@@ -69,7 +69,6 @@ class Descriptions(unittest.TestCase):
     def test_missing_ones_are_named(self):
         names = "shared/src/names.rs"
         for page, path, old, new, named in (
-            (references.PAGES["conditions"].page, conditions.REASONS, "    /// Remedy: remove the annotation.\n", "", "Paused"),
             (references.PAGES["events"].page, "controller/src/telemetry/events.rs", "    /// The spec is invalid.\n", "", "ValidationFailed"),
             (references.PAGES["labels"].page, names, "    /// The actor's name on its pods; part of the selector.\n", "", "APP"),
             (references.PAGES["labels"].page, names, "    /// On an actor: the IAM role of its pods (SA-1).\n", "", "ROLE_ARN"),
@@ -94,13 +93,6 @@ class Descriptions(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    def test_reasons_need_a_cause_and_a_remedy(self):
-        self.assertEqual(conditions.cause_and_remedy(rust.Item("A", ["Why.", "Remedy: do it."])), ("Why.", "Do it."))
-        self.assertEqual(conditions.cause_and_remedy(rust.Item("A", ["Why.", "Remedy: none."])), ("Why.", "none."))
-        for paragraphs in ([], ["Why."], ["Why.", "Do it."]):
-            with self.assertRaises(source.Undescribed):
-                conditions.cause_and_remedy(rust.Item("A", paragraphs))
-
     def test_metrics_are_those_that_alerts_use(self):
         page = metrics.page()
         alerts = source.text("charts/asya-operator/alerts.yaml")

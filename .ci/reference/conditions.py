@@ -4,14 +4,13 @@ import re
 
 from . import markdown, rust, source
 
-REASONS = "controller/src/fault/reason.rs"
+REASONS = "docs/reference/reasons.json"
+REASONS_SOURCE = "shared/src/reason.rs"
 TYPES = "controller/src/reconcile/model/condition_types.rs"
 STATES = "shared/src/api/status.rs"
 PODS = "shared/src/inject/bound/missing.rs"
 INJECTION = "shared/src/inject/bound/decision.rs"
 OUTCOME = "webhook/src/outcome.rs"
-REMEDY = "Remedy: "
-NONE = "none."
 
 INTRODUCTION = """\
 `kubectl describe asya NAME` shows an actor's conditions. The message of a condition names the object concerned and the
@@ -22,7 +21,7 @@ otherwise it has the reason and message of the first that is not."""
 def page():
     return markdown.page(
         "Conditions, reasons and status",
-        [REASONS, TYPES, STATES, PODS, INJECTION, OUTCOME],
+        [REASONS_SOURCE, TYPES, STATES, PODS, INJECTION, OUTCOME],
         INTRODUCTION,
         "## Values of STATUS",
         described(rust.variants(source.text(STATES), "State"), STATES, "STATUS"),
@@ -42,25 +41,17 @@ def page():
 
 
 def reasons():
-    """A heading for each group of reasons, one for each reason, and below it cause and remedy."""
-    group = None
-    for item in rust.variants(source.text(REASONS), "Reason"):
-        if item.group != group:
-            group = item.group
+    """A heading for each type of condition, one for each of its reasons, and below it cause and remedy."""
+    heading = None
+    for reason in source.schema(REASONS):
+        group = reason["condition"] or "any condition"
+        if group != heading:
+            heading = group
             yield "## Reasons of %s" % group
-        cause, remedy = cause_and_remedy(item)
-        yield "### " + item.name
-        yield markdown.prose(markdown.escaped(cause))
-        if remedy != NONE:
-            yield markdown.prose("**Remedy:** " + markdown.escaped(remedy))
-
-
-def cause_and_remedy(item):
-    """The two paragraphs of a reason's doc comment; a state that needs no action says `Remedy: none.`"""
-    if len(item.paragraphs) != 2 or not item.paragraphs[1].startswith(REMEDY):
-        raise source.Undescribed("%s: %s needs a paragraph with the cause and one that begins with %r" % (REASONS, item.name, REMEDY))
-    remedy = item.paragraphs[1][len(REMEDY) :]
-    return item.paragraphs[0], remedy if remedy == NONE else remedy[0].upper() + remedy[1:]
+        yield "### " + reason["name"]
+        yield markdown.prose(markdown.escaped(reason["cause"]))
+        if reason["remedy"]:
+            yield markdown.prose("**Remedy:** " + markdown.escaped(reason["remedy"]))
 
 
 def not_injected():

@@ -28,9 +28,9 @@ def page():
 
 def controller():
     text = source.text(ACTORS)
-    types, actions = rust.arms(text, "type_"), rust.arms(text, "action")
+    names, types, actions = (rust.arms(text, function) for function in ("as_str", "type_", "action"))
     for item in rust.variants(text, "EventReason"):
-        yield [markdown.code(item.name), types[item.name], markdown.code(actions[item.name]), meaning(item, ACTORS)]
+        yield [markdown.code(names[item.name]), types[item.name], markdown.code(actions[item.name]), meaning(item, ACTORS)]
 
 
 def webhook():

@@ -1,11 +1,13 @@
-//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject.
+//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; the reasons of conditions as
+//! JSON.
 
 pub mod corpus;
 #[cfg(test)]
 mod tests;
 
 use asya_shared::names::annotation;
-use serde_json::Value;
+use asya_shared::reason::Reason;
+use serde_json::{Value, json};
 
 /// Header of the generated file.
 const HEADER: &str = "# Written by `cargo run -p asya-crds` from shared/src/api. Do not edit.\n";
@@ -20,6 +22,24 @@ pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
     // An older operator does not overwrite the CRD of a newer release (SAFE-38).
     crd["metadata"]["annotations"][annotation::CRD_VERSION] = env!("CARGO_PKG_VERSION").into();
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
+}
+
+/// Renders the reasons of conditions: an array of objects with `name`, `cause`, and `condition` and `remedy`, which may
+/// be null.
+///
+/// # Errors
+/// When they cannot be serialised as JSON.
+pub fn reasons() -> serde_json::Result<String> {
+    let described = |reason: &Reason| {
+        json!({
+            "name": reason.as_str(),
+            "condition": reason.condition(),
+            "cause": reason.cause(),
+            "remedy": reason.remedy(),
+        })
+    };
+    let reasons: Vec<Value> = Reason::ALL.iter().map(described).collect();
+    Ok(serde_json::to_string_pretty(&reasons)? + "\n")
 }
 
 /// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional

@@ -1,14 +1,24 @@
-//! Writes `crds/asyncactors.yaml`; with `--check` only reports whether the file is up to date.
+//! Writes `crds/asyncactors.yaml` and `docs/reference/reasons.json`; with `--check` only reports whether they are up to
+//! date.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::{env, fs};
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/asyncactors.yaml");
+const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+
+/// A generated file.
+struct Generated {
+    /// In the repository.
+    path: &'static str,
+    /// What it is written from.
+    source: &'static str,
+    content: String,
+}
 
 fn main() -> ExitCode {
     match run() {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("asya-crds: {error}");
             ExitCode::FAILURE
@@ -16,23 +26,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<ExitCode, Box<dyn Error>> {
-    let wanted = asya_crds::yaml()?;
-    match env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => {
-            fs::write(PATH, wanted).map_err(|error| format!("crds/asyncactors.yaml: {error}"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        [flag] if flag == "--check" => match fs::read_to_string(PATH) {
-            Ok(found) if found == wanted => Ok(ExitCode::SUCCESS),
-            Ok(_) => Err(
-                "crds/asyncactors.yaml differs from shared/src/api; run `cargo run -p asya-crds`"
-                    .into(),
-            ),
-            Err(error) => {
-                Err(format!("crds/asyncactors.yaml: {error}; run `cargo run -p asya-crds`").into())
-            }
+fn run() -> Result<(), Box<dyn Error>> {
+    let files = [
+        Generated {
+            path: "crds/asyncactors.yaml",
+            source: "shared/src/api",
+            content: asya_crds::yaml()?,
         },
-        _ => Err("usage: asya-crds [--check]".into()),
+        Generated {
+            path: "docs/reference/reasons.json",
+            source: "shared/src/reason.rs",
+            content: asya_crds::reasons()?,
+        },
+    ];
+    let handle = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => write,
+        [flag] if flag == "--check" => check,
+        _ => return Err("usage: asya-crds [--check]".into()),
+    };
+    files.iter().try_for_each(handle)
+}
+
+fn write(file: &Generated) -> Result<(), Box<dyn Error>> {
+    let path = file.path;
+    fs::write(format!("{TOP}{path}"), &file.content).map_err(|error| format!("{path}: {error}"))?;
+    Ok(())
+}
+
+fn check(file: &Generated) -> Result<(), Box<dyn Error>> {
+    let Generated { path, source, .. } = file;
+    let how = "run `cargo run -p asya-crds`";
+    match fs::read_to_string(format!("{TOP}{path}")) {
+        Ok(found) if found == file.content => Ok(()),
+        Ok(_) => Err(format!("{path} differs from {source}; {how}").into()),
+        Err(error) => Err(format!("{path}: {error}; {how}").into()),
     }
 }

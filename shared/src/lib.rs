@@ -15,6 +15,7 @@ pub mod names;
 pub mod probe;
 pub mod quantity;
 pub mod queue_claims;
+pub mod reason;
 pub mod resolve;
 pub mod review;
 pub mod roll;

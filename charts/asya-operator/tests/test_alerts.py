@@ -40,8 +40,8 @@ def texts(path, function):
 
 
 STATES = variants("shared/src/api/status.rs", "State")
-REASONS = variants("controller/src/fault/reason.rs", "Reason")
-NOTES = variants("controller/src/telemetry/events.rs", "EventReason")
+REASONS = {reason["name"] for reason in json.loads(source("docs/reference/reasons.json"))}
+NOTES = texts("controller/src/telemetry/events.rs", "as_str")
 
 # Every label that an expression may select by, and the values that it has.
 VALUES = {

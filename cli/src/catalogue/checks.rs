@@ -1,6 +1,8 @@
 //! Findings of `check`.
 
-use super::{ADMISSION, Entry, INDEX, RUNBOOKS, STANDALONE, entry_of};
+use asya_shared::reason::Reason;
+
+use super::{ADMISSION, Entry, INDEX, RUNBOOKS, STANDALONE, conditions, entry_of};
 
 pub const ENTRIES: &[Entry] = &[
     entry_of(
@@ -89,7 +91,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     entry_of(
         "WebhookWithoutEndpoints",
-        "The webhook's Service leads to no ready pod, so the API server cannot call the webhook.",
+        "The webhook's Service has no ready endpoints, so the API server cannot call the webhook.",
         "Compare the selector of the webhook's Service with the labels of the webhook's pods, and look at their readiness.",
         RUNBOOKS,
     ),
@@ -138,7 +140,7 @@ pub const ENTRIES: &[Entry] = &[
     entry_of(
         "KEDAMissing",
         "KEDA is not installed: actors that ask for scaling are not scaled.",
-        "Install KEDA, or set spec.scaling.enabled to false.",
+        conditions::fix(Reason::KedaNotInstalled),
         STANDALONE,
     ),
     entry_of(

@@ -1,447 +1,70 @@
 //! Reasons of an actor's conditions.
 
-use super::{BINDING, Entry, FRAMEWORKS, RUNBOOKS, SAFETY, STANDALONE, TROUBLESHOOTING, entry_of};
+use asya_shared::reason::Reason;
 
-pub const ENTRIES: &[Entry] = &[
-    // TransportReady
-    entry_of(
-        "QueueReady",
-        "The actor's queue exists and is as the actor asks for it.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    entry_of(
-        "TransportValidated",
-        "The transport is usable; the operator does not manage its queues.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    entry_of(
-        "InvalidTransport",
-        "The actor names a transport that is not configured or is disabled.",
-        "Name one of the enabled transports in spec.transport, or enable it in the chart's values.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueConflict",
-        "The actor's queue, or its dead letter queue, belongs to another actor or another cluster.",
-        "Rename this actor, or set a queues.nameTemplate for the transport; the message names the owner.",
-        RUNBOOKS,
-    ),
-    entry_of(
-        "QueueDeletedRecently",
-        "SQS does not let a queue of a name be created within 60 seconds after its deletion.",
-        "Wait: the operator retries after 65 seconds.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueMissing",
-        "The queue does not exist, and the transport's queues.autoCreate is false.",
-        "Create the queue at the broker, or set queues.autoCreate to true.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueMismatch",
-        "The queue exists with attributes other than the actor's, which the operator never changes by recreating it.",
-        "Make the actor or the transport's settings match the queue; the message has both values.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueConfigInvalid",
-        "The broker rejects the queue's attributes.",
-        "Correct the transport's queue settings; the message quotes the broker.",
-        STANDALONE,
-    ),
-    entry_of(
-        "CredentialsMissing",
-        "The Secret with the broker's credentials, or a key of it, is missing; on SQS without keys, the operator has no AWS credentials.",
-        "Create the Secret in the actor's namespace, where sidecars read it, or give the operator's ServiceAccount a role; the message says which.",
-        STANDALONE,
-    ),
-    entry_of(
-        "BrokerAuthFailed",
-        "The broker does not accept the operator's credentials, or they lack a permission.",
-        "Correct the Secret or the permissions at the broker; the message quotes its answer.",
-        RUNBOOKS,
-    ),
-    entry_of(
-        "BrokerUnreachable",
-        "The broker does not answer.",
-        "Check the broker, its Service and NetworkPolicies; the operator retries by itself, and messages stay in the broker.",
-        RUNBOOKS,
-    ),
-    entry_of(
-        "BrokerThrottled",
-        "The broker limits the rate of requests.",
-        "Wait: the operator retries with backoff.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueDeletionFailed",
-        "The actor is being deleted, and the broker does not delete its queue.",
-        "Repair the broker; asya.sh/skip-queue-deletion=true on the actor keeps the queue and lets the deletion complete.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueNotEmpty",
-        "The actor is being deleted, and its queue still holds messages (queue.deletionPolicy: DeleteIfEmpty).",
-        "Process or move the messages, or set queue.deletionPolicy to Retain, which keeps the queue.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueDraining",
-        "The actor is being deleted, and its pods are still working on the queue (queue.deletionPolicy: Drain).",
-        "Wait until the queue is empty, or set queue.deletionPolicy to Retain, which keeps the queue.",
-        STANDALONE,
-    ),
-    // WorkloadReady
-    entry_of(
-        "ValidationError",
-        "The spec or an annotation breaks a rule; an existing actor keeps what it has.",
-        "Correct the field that the message names; `kubectl asya lint -f` finds this before you apply.",
-        STANDALONE,
-    ),
-    entry_of(
-        "NotAuthorized",
-        "The operator is not permitted to write an object of the actor.",
-        "Grant the permission that the message names; in a namespace that is being deleted, cluster-wide.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ReconcileError",
-        "The API server refused a write of the operator.",
-        "The message quotes the API server; the operator retries.",
-        STANDALONE,
-    ),
-    entry_of(
-        "NotOwned",
-        "An object of a name that the actor needs exists and belongs to something else.",
-        "Rename the actor or the object, or set spec.adoptionPolicy to IfUnowned.",
-        STANDALONE,
-    ),
-    entry_of(
-        "TransportNotReady",
-        "The workload waits for its queue.",
-        "See condition TransportReady.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ConfigError",
-        "A pod refers to a ConfigMap or Secret that does not exist.",
-        "Create the object that the message names, or correct the reference.",
-        STANDALONE,
-    ),
-    entry_of(
-        "VolumeError",
-        "A volume of a pod cannot be mounted.",
-        "Repair the volume that the message names.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ImagePullError",
-        "An image cannot be pulled.",
-        "Correct the image's name, or the registry's credentials (imagePullSecrets).",
-        STANDALONE,
-    ),
-    entry_of(
-        "RuntimeError",
-        "The container asya-runtime fails.",
-        "Read its log: kubectl logs POD -c asya-runtime --previous",
-        STANDALONE,
-    ),
-    entry_of(
-        "SidecarError",
-        "The container asya-sidecar fails.",
-        "Read its log: kubectl logs POD -c asya-sidecar --previous",
-        STANDALONE,
-    ),
-    entry_of(
-        "WorkloadError",
-        "The workload cannot be applied, or another container of its pods fails.",
-        "Correct what the message names.",
-        STANDALONE,
-    ),
-    entry_of(
-        "PendingResources",
-        "No node or quota has room for the pods.",
-        "Add room, or lower the pods' requests; the message quotes the scheduler or the quota.",
-        STANDALONE,
-    ),
-    entry_of(
-        "WorkloadMissing",
-        "The workload was deleted, and asya.sh/reconcile: Once does not create it again.",
-        "Change the spec, or remove the annotation.",
-        FRAMEWORKS,
-    ),
-    entry_of(
-        "PodsNotReady",
-        "A pod has been running without becoming ready for longer than allowed.",
-        "Look at the pod's readiness probe and its log.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ProgressDeadlineExceeded",
-        "No further pod has become ready within timeout.progress.",
-        "Look at the pods that are not ready, or raise spec.timeout.progress.",
-        FRAMEWORKS,
-    ),
-    entry_of(
-        "PodsReady",
-        "As many pods as desired are ready.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    entry_of("Progressing", "Pods are starting.", "Wait.", STANDALONE),
-    entry_of(
-        "RollingOut",
-        "A rollout replaces the pods.",
-        "Wait.",
-        STANDALONE,
-    ),
-    entry_of(
-        "Scaling",
-        "The number of pods is changing.",
-        "Wait.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ScaledToZero",
-        "The queue is empty, and no pod runs; the next message starts one.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    // ScalingReady
-    entry_of(
-        "ScaledObjectCreated",
-        "The ScaledObject exists; KEDA has not reported on it yet.",
-        "Wait.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ScaledObjectReady",
-        "KEDA scales the workload.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ScaledObjectNotReady",
-        "KEDA cannot use the ScaledObject.",
-        "The message quotes KEDA; its operator's log has more.",
-        STANDALONE,
-    ),
-    entry_of(
-        "MetricsUnavailable",
-        "The HorizontalPodAutoscaler of KEDA gets no metrics.",
-        "Check KEDA's metrics server and its connection to the broker.",
-        STANDALONE,
-    ),
-    entry_of(
-        "KedaNotInstalled",
-        "The actor asks for scaling, and KEDA is not installed.",
-        "Install KEDA, or set spec.scaling.enabled to false.",
-        STANDALONE,
-    ),
-    entry_of(
-        "RivalAutoscaler",
-        "Another autoscaler scales the same workload.",
-        "Remove the autoscaler that the message names, or set spec.scaling.enabled to false.",
-        BINDING,
-    ),
-    entry_of(
-        "ScaledByOther",
-        "Your own autoscaler scales the workload, and the operator leaves the number of pods to it.",
-        "Nothing to do, unless the actor is to scale: then remove that autoscaler and set spec.scaling.enabled to true.",
-        STANDALONE,
-    ),
-    entry_of(
-        "QueueURLUnknown",
-        "KEDA needs the queue's URL, which is not known until the queue exists.",
-        "See condition TransportReady.",
-        STANDALONE,
-    ),
-    entry_of(
-        "ScalingNotSupported",
-        "The target's owner decides on its number of pods.",
-        "Set spec.scaling.enabled to false, or scale the target by the means that the message names.",
-        BINDING,
-    ),
-    // TargetResolved
-    entry_of(
-        "Resolved",
-        "The target exists, and its workload is known.",
-        "Nothing to do.",
-        BINDING,
-    ),
-    entry_of(
-        "TargetNotFound",
-        "The object that spec.workloadRef names does not exist.",
-        "Create it, or correct the name; the actor binds it within seconds.",
-        BINDING,
-    ),
-    entry_of(
-        "TargetNotReady",
-        "The target exists, and its workload does not yet.",
-        "Wait for the target's controller, or look at the target's status.",
-        BINDING,
-    ),
-    entry_of(
-        "TargetStopped",
-        "The target has been stopped by its user.",
-        "Start the target.",
-        BINDING,
-    ),
-    entry_of(
-        "KindNotInstalled",
-        "The cluster does not know the target's kind.",
-        "Install the system that owns the kind; the actor binds once it is there.",
-        BINDING,
-    ),
-    entry_of(
-        "KindForbidden",
-        "The operator is not permitted to read the target's kind.",
-        "Add the rule in the message to the controller's ClusterRole, or enable the kind in binding.kinds of the chart.",
-        BINDING,
-    ),
-    entry_of(
-        "UnsupportedTarget",
-        "The kind cannot be bound.",
-        "Bind the object that the message suggests.",
-        BINDING,
-    ),
-    entry_of(
-        "AlreadyBound",
-        "Another, older actor binds the target.",
-        "Choose another target. Of two actors for one target, set queue.deletionPolicy of the surplus one to Retain, which keeps its messages, before you remove it.",
-        BINDING,
-    ),
-    entry_of(
-        "CrossNamespace",
-        "spec.workloadRef names another namespace.",
-        "Create the actor in the target's namespace.",
-        BINDING,
-    ),
-    entry_of(
-        "NamespaceExcluded",
-        "Targets in Kubernetes' own namespaces and in the operator's cannot be bound.",
-        "Run the target in a namespace of its own.",
-        BINDING,
-    ),
-    entry_of(
-        "Ambiguous",
-        "Several objects could be the target's workload.",
-        "Bind the workload itself.",
-        BINDING,
-    ),
-    // Injected
-    entry_of(
-        "AllPodsInjected",
-        "Every pod of the target has the sidecar.",
-        "Nothing to do.",
-        BINDING,
-    ),
-    entry_of(
-        "PodsNotInjected",
-        "Some pods of the target have no sidecar.",
-        "`kubectl asya why POD` says why, for each of them; `kubectl asya roll NAME` replaces those that started before the \
-         binding.",
-        BINDING,
-    ),
-    entry_of(
-        "RolloutInProgress",
-        "Pods are being replaced by pods with the sidecar.",
-        "Wait.",
-        BINDING,
-    ),
-    entry_of(
-        "RolloutWaiting",
-        "Pods are to be replaced, and something must end first: a PodDisruptionBudget, another rollout, or the limit of concurrent rollouts.",
-        "Wait, or remove the obstacle that the message names.",
-        BINDING,
-    ),
-    entry_of(
-        "RolloutHalted",
-        "Replaced pods came back without the sidecar or not ready, so no further pod is replaced.",
-        "Find out why with `kubectl asya why POD`; then change the actor or its target, or run `kubectl asya roll NAME`.",
-        BINDING,
-    ),
-    entry_of(
-        "ProbeFailed",
-        "A dry run of a pod came back without the sidecar, so nothing is restarted.",
-        "Run `kubectl asya check`: usually the webhook is not called.",
-        SAFETY,
-    ),
-    entry_of(
-        "ProbeRejected",
-        "The API server rejects pods with the sidecar, so pods start without it.",
-        "The message quotes the quota, policy or webhook that rejects it: allow the sidecar there, or change spec.runtime and spec.sidecar.",
-        SAFETY,
-    ),
-    entry_of(
-        "WebhookNotReady",
-        "The webhook's configuration for this actor is not in effect yet.",
-        "Wait; if it stays, run `kubectl asya check`.",
-        BINDING,
-    ),
-    entry_of(
-        "StrategyNotAllowed",
-        "Strategy Template cannot be used with this target.",
-        "Set spec.binding.strategy to Pod.",
-        BINDING,
-    ),
-    entry_of(
-        "NotProven",
-        "No dry run has shown yet whether pods get the sidecar.",
-        "Wait for the target to exist and for the next dry run.",
-        SAFETY,
-    ),
-    // Conflict
-    entry_of(
-        "NoConflict",
-        "No other field manager reverts what the operator writes.",
-        "Nothing to do.",
-        TROUBLESHOOTING,
-    ),
-    entry_of(
-        "BindingConflict",
-        "Another field manager reverts what the operator wrote to the target.",
-        "The message names the field and its manager: make that manager ignore the field.",
-        TROUBLESHOOTING,
-    ),
-    entry_of(
-        "FieldConflict",
-        "Another client keeps changing an object of the actor.",
-        "Make the change in the actor's spec, and stop the client that the message names.",
-        TROUBLESHOOTING,
-    ),
-    // Any
-    entry_of(
-        "RetriesExhausted",
-        "The operator has given up after controller.retry.attempts failures.",
-        "Remove the cause that the message names; any change of the actor starts the next attempt.",
-        FRAMEWORKS,
-    ),
-    entry_of(
-        "AllReady",
-        "All conditions are met.",
-        "Nothing to do.",
-        STANDALONE,
-    ),
-    entry_of(
-        "Paused",
-        "The actor is paused: the operator writes nothing for it.",
-        "`kubectl asya resume NAME` ends it.",
-        STANDALONE,
-    ),
-    entry_of(
-        "Terminating",
-        "The actor is being deleted.",
-        "Wait; its conditions say what the deletion waits for.",
-        STANDALONE,
-    ),
-    entry_of(
-        "UnbindBlocked",
-        "The actor is being deleted, and pods still have its sidecar.",
-        "Remove the obstacle that the message names; asya.sh/skip-unbind=true leaves the pods as they are.",
-        BINDING,
-    ),
-];
+use super::{BINDING, Entry, FRAMEWORKS, RUNBOOKS, SAFETY, STANDALONE, TROUBLESHOOTING};
+
+pub const ENTRIES: &[Entry] = &entries();
+
+const fn entries() -> [Entry; Reason::ALL.len()] {
+    let mut entries = [entry(Reason::ALL[0]); Reason::ALL.len()];
+    let mut at = 1;
+    while at < entries.len() {
+        entries[at] = entry(Reason::ALL[at]);
+        at += 1;
+    }
+    entries
+}
+
+const fn entry(reason: Reason) -> Entry {
+    Entry {
+        name: reason.as_str(),
+        meaning: reason.cause(),
+        fix: fix(reason),
+        page: page(reason),
+    }
+}
+
+pub const fn fix(reason: Reason) -> &'static str {
+    match reason.remedy() {
+        Some(remedy) => remedy,
+        None => "Nothing to do.",
+    }
+}
+
+const fn page(reason: Reason) -> &'static str {
+    match reason {
+        Reason::RivalAutoscaler
+        | Reason::ScalingNotSupported
+        | Reason::Resolved
+        | Reason::TargetNotFound
+        | Reason::TargetNotReady
+        | Reason::TargetStopped
+        | Reason::KindNotInstalled
+        | Reason::KindForbidden
+        | Reason::UnsupportedTarget
+        | Reason::AlreadyBound
+        | Reason::CrossNamespace
+        | Reason::NamespaceExcluded
+        | Reason::Ambiguous
+        | Reason::AllPodsInjected
+        | Reason::PodsNotInjected
+        | Reason::RolloutInProgress
+        | Reason::RolloutWaiting
+        | Reason::RolloutHalted
+        | Reason::TargetURLUnknown
+        | Reason::SpecConflict
+        | Reason::StrategyNotAllowed
+        | Reason::UnbindBlocked => BINDING,
+        Reason::ProbeFailed | Reason::ProbeRejected | Reason::NotProven => SAFETY,
+        Reason::WorkloadMissing | Reason::ProgressDeadlineExceeded | Reason::RetriesExhausted => {
+            FRAMEWORKS
+        }
+        Reason::QueueConflict | Reason::BrokerAuthFailed | Reason::BrokerUnreachable => RUNBOOKS,
+        Reason::WebhookNotReady
+        | Reason::NoConflict
+        | Reason::BindingConflict
+        | Reason::FieldConflict => TROUBLESHOOTING,
+        _ => STANDALONE,
+    }
+}

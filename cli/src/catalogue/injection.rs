@@ -1,4 +1,4 @@
-//! Reasons why a pod gets the sidecar of a binding, or does not.
+//! Reasons why a pod gets the sidecar of a binding, or does not, other than those that conditions have as well.
 
 use super::{ADMISSION, BINDING, Entry, RUNBOOKS, SAFETY, entry_of};
 
@@ -92,19 +92,6 @@ pub const ENTRIES: &[Entry] = &[
         "Parts of the pod's sidecar were missing or changed; a new pod gets them back.",
         "Look for a tool that changes pods after the webhook.",
         ADMISSION,
-    ),
-    entry_of(
-        "SpecConflict",
-        "A container or volume of the pod has a name that is reserved for the sidecar, or the pod has a label of another \
-         actor.",
-        "Rename the container or volume, or remove the label, in the pod template.",
-        BINDING,
-    ),
-    entry_of(
-        "TargetURLUnknown",
-        "The URL of the pod's model is unknown.",
-        "Declare the port of the model's container, or set spec.runtime.targetURL of the actor.",
-        BINDING,
     ),
     entry_of(
         "NotProved",

@@ -7,6 +7,7 @@ mod preview;
 mod rules;
 mod states;
 
+use asya_shared::inject::bound::InjectionReason;
 use serde::Serialize;
 
 /// The page of this program.
@@ -77,7 +78,8 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 pub fn remedy(reason: &str, message: &str) -> Option<&'static Entry> {
     let inner = message.rsplit_once(": ").map(|(_, inner)| inner);
     let inner = inner.filter(|_| reason == "ProbeFailed");
-    let inner = inner.and_then(|inner| injection::ENTRIES.iter().find(|it| it.name == inner));
+    let is_known = |inner: &&str| InjectionReason::ALL.iter().any(|it| it.as_str() == *inner);
+    let inner = inner.filter(is_known).and_then(entry);
     inner.or_else(|| entry(reason))
 }
 

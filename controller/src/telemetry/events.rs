@@ -20,7 +20,7 @@ use tracing::debug;
 use crate::clock;
 use crate::record::ActorRecord;
 
-/// Reason of an Event, named like the variant.
+/// Reason of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventReason {
     /// The actor's queue has been created.
@@ -70,6 +70,34 @@ pub enum EventReason {
 }
 
 impl EventReason {
+    /// The name that users see.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueCreated => "QueueCreated",
+            Self::QueueRecreated => "QueueRecreated",
+            Self::QueueRetired => "QueueRetired",
+            Self::DeliveryLimitInactive => "DeliveryLimitInactive",
+            Self::QueueDeletionFailed => "QueueDeletionFailed",
+            Self::QueueNotEmpty => "QueueNotEmpty",
+            Self::QueueDraining => "QueueDraining",
+            Self::MessagesDeleted => "MessagesDeleted",
+            Self::QueueKept => "QueueKept",
+            Self::QueueLeft => "QueueLeft",
+            Self::DeadLettersKept => "DeadLettersKept",
+            Self::ValidationFailed => "ValidationFailed",
+            Self::WorkloadStopped => "WorkloadStopped",
+            Self::NotOwned => "NotOwned",
+            Self::Orphaned => "Orphaned",
+            Self::RollsGpuPods => "RollsGpuPods",
+            Self::RolloutHalted => "RolloutHalted",
+            Self::BindingConflict => "BindingConflict",
+            Self::FieldConflict => "FieldConflict",
+            Self::WebhookConfigurationRestored => "WebhookConfigurationRestored",
+            Self::InjectionNotProved => "InjectionNotProved",
+            Self::RequiredNotEnforced => "RequiredNotEnforced",
+        }
+    }
+
     fn type_(self) -> &'static str {
         match self {
             Self::QueueCreated
@@ -167,7 +195,7 @@ impl Events {
         let write = match decision {
             WriteDecision::Drop => {
                 debug!(
-                    ?reason,
+                    reason = reason.as_str(),
                     note, "Event not written: too many Events about its object"
                 );
                 return;
@@ -180,7 +208,7 @@ impl Events {
         tokio::spawn(async move {
             if let Err(error) = events.write(&series_key, &event, write).await {
                 events.with(|series| series.forget(&series_key));
-                debug!(%error, reason = ?series_key.reason, "Event not written");
+                debug!(%error, reason = series_key.reason.as_str(), "Event not written");
             }
         });
     }
@@ -201,7 +229,7 @@ impl Events {
             },
             event_time: Some(MicroTime(now)),
             type_: Some(series_key.reason.type_().to_owned()),
-            reason: Some(format!("{:?}", series_key.reason)),
+            reason: Some(series_key.reason.as_str().to_owned()),
             action: Some(series_key.reason.action().to_owned()),
             note: Some(series_key.text.to_string()),
             regarding: Some(regarding),

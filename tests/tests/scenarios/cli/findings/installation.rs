@@ -384,7 +384,7 @@ async fn healthy(scenario: &Scenario, cluster: &mut RunningCluster) -> Result<()
     let (ended, _) = checked(scenario, &["--strict"]).await?;
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     let subject = format!("actor {}/{name}", scenario.namespace());
-    let fix = "Install KEDA, or set spec.scaling.enabled to false.";
+    let fix = "Install KEDA 2.16 or newer, or set `spec.scaling.enabled: false`.";
     assert!(
         is_found(&checks, ("KEDA", "KEDAMissing", fix)),
         "{checks:#}"
