@@ -93,7 +93,7 @@ mod tests {
 
     /// SC-49
     #[test]
-    fn a_crash_is_of_one_call_only_if_no_other_was_open() {
+    fn crash_is_of_one_call_only_if_no_other_was_open() {
         let calls = Arc::new(Calls::default());
         let (first, second, done) = (calls.begin(), calls.begin(), calls.begin());
         drop(done);

@@ -81,7 +81,7 @@ mod tests {
 
     /// SC-31, SC-84
     #[test]
-    fn a_bounded_number_of_stalled_messages_is_made_up_for_unless_nothing_is_consumed() {
+    fn bounded_number_of_stalled_messages_is_made_up_for_unless_nothing_is_consumed() {
         for (slots, stalled, expected) in [
             (1, 0, 1),
             (1, 1, 2),

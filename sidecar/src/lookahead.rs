@@ -109,7 +109,7 @@ mod tests {
 
     /// SC-44, SC-31
     #[test]
-    fn an_explicit_lookahead_is_fixed() {
+    fn explicit_lookahead_is_fixed() {
         for (rule, slots, expected) in [
             (Lookahead::Fixed(0), 1, 0),
             (Lookahead::Fixed(5), 8, 5),

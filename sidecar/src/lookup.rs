@@ -65,7 +65,7 @@ mod tests {
 
     /// SC-20, SC-89
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_times_out_leaves_its_lookup_to_the_next() {
+    async fn request_that_times_out_leaves_its_lookup_to_the_next() {
         let lookup = Lookup::new("gateway".to_owned(), 80);
         let started = Arc::new(AtomicUsize::new(0));
         let slow = || {
@@ -91,7 +91,7 @@ mod tests {
 
     /// SC-89
     #[tokio::test]
-    async fn an_address_needs_no_lookup() {
+    async fn address_needs_no_lookup() {
         let found = Lookup::new("::1".to_owned(), 80).addresses().await;
         assert_eq!(
             found.expect("itself"),

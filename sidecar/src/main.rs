@@ -233,7 +233,7 @@ mod tests {
 
     /// SC-79
     #[test]
-    fn a_hanging_lookup_does_not_delay_the_exit() {
+    fn hanging_lookup_does_not_delay_the_exit() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let (started, is_started) = std::sync::mpsc::channel();
         let begun = Instant::now();

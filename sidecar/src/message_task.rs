@@ -210,7 +210,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         messages: Vec<OutgoingMessage>,
         slot: &mut Option<Slot>,
     ) -> Option<NextStep> {
-        self.is_no_suspect();
+        self.clear_suspect();
         let context = self.context.clone();
         let stall = may_stall(self.delivery.body.len(), &messages).then(|| self.stall.clone());
         let sending: Vec<_> = messages
@@ -293,7 +293,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
     }
 
     async fn requeue(&mut self, reason: Reason) {
-        self.is_no_suspect();
+        self.clear_suspect();
         let context = self.context.clone();
         if reason != Reason::Shutdown {
             tokio::select! {

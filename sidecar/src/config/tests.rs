@@ -46,7 +46,7 @@ fn password(settings: &RabbitMq) -> &str {
 
 /// SC-1, SC-3, SC-5
 #[test]
-fn the_actor_name_suffices_and_empty_values_mean_defaults() {
+fn actor_name_suffices_and_empty_values_mean_defaults() {
     for variables in [
         &[][..],
         &[
@@ -117,7 +117,7 @@ fn queues_are_named_by_the_template_or_the_namespace() {
 
 /// SC-88
 #[test]
-fn the_kind_of_end_actor_follows_from_its_name() {
+fn kind_of_end_actor_follows_from_its_name() {
     for (name, expected) in [
         ("foo", EndActor::Other),
         ("done", EndActor::Happy),
@@ -135,7 +135,7 @@ fn the_kind_of_end_actor_follows_from_its_name() {
 
 /// SC-2, SC-3, SC-5, SC-7, SC-37
 #[test]
-fn an_invalid_value_is_fatal_and_the_error_says_how_to_fix_it() {
+fn invalid_value_is_fatal_and_the_error_says_how_to_fix_it() {
     for (variable, value, word) in [
         (env::ACTOR_NAME, "", "not set"),
         (env::RUNTIME_TIMEOUT, "300", "300s"),
@@ -302,7 +302,7 @@ fn secrets_have_no_text_form() {
 
 /// SC-31, SC-44
 #[test]
-fn the_go_sidecars_prefetch_replaces_the_lookahead() {
+fn go_sidecars_prefetch_replaces_the_lookahead() {
     assert_eq!(
         config(&[(env::LOOKAHEAD, "8")]).lookahead,
         Lookahead::Fixed(8)
@@ -361,7 +361,7 @@ fn sqs_region_and_visibility_have_fallbacks() {
 
 /// SC-32
 #[test]
-fn a_timeout_beyond_the_brokers_default_causes_a_warning() {
+fn timeout_beyond_the_brokers_default_causes_a_warning() {
     assert!(config(&[(env::RUNTIME_TIMEOUT, "20m")]).warnings.is_empty());
     let warned = config(&[(env::RUNTIME_TIMEOUT, "21m")]).warnings;
     assert!(warned[0].contains("consumer-timeout"), "{warned:?}");

@@ -16,9 +16,8 @@ pub(super) fn report(reader: &mut Reader<'_>) {
         .names()
         .filter(|name| name.starts_with("ASYA_"))
         .collect();
-    let (later, rest): (Vec<&str>, Vec<&str>) = names
-        .into_iter()
-        .partition(|name| is_of_later_generation(name));
+    let (later, rest): (Vec<&str>, Vec<&str>) =
+        names.into_iter().partition(|name| is_newer_setting(name));
     for name in later {
         reader.invalid(
             name,
@@ -34,7 +33,7 @@ pub(super) fn report(reader: &mut Reader<'_>) {
     }
 }
 
-fn is_of_later_generation(name: &str) -> bool {
+fn is_newer_setting(name: &str) -> bool {
     env::OF_LATER_GENERATIONS.contains(&name) || name.starts_with(env::PREFIX_OF_LATER_GENERATIONS)
 }
 

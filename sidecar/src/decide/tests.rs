@@ -194,7 +194,7 @@ fn only_messages_of_this_actor_reach_the_runtime() {
 
 /// SC-50, SC-62, SC-65, SC-69, SC-71, SC-100
 #[test]
-fn a_reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
+fn reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
     let long = format!(
         r#"[{{"route":{{"actors":["{}"],"current":0}}}}]"#,
         "a".repeat(255)
@@ -287,7 +287,7 @@ fn a_reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
 
 /// SC-48, SC-49, SC-51, SC-52, SC-71, SC-82
 #[test]
-fn a_message_without_a_reply_is_requeued_only_if_retryable() {
+fn message_without_a_reply_is_requeued_only_if_retryable() {
     let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
     let back = "requeue Crashed: Open";
     let ended = |ids, deliveries, others, expected| Row {
@@ -368,7 +368,7 @@ fn a_message_without_a_reply_is_requeued_only_if_retryable() {
 
 /// SC-68, SC-69, SC-70, SC-71, SC-90
 #[test]
-fn an_end_actor_routes_nothing_and_makes_three_attempts() {
+fn end_actor_routes_nothing_and_makes_three_attempts() {
     let consumed = "report, acknowledge: EndConsumed";
     let replied = |ids, body, reply: &'static str, expected| {
         row(ids, body, Outcome::Replied(reply.as_bytes()), expected)

@@ -203,7 +203,7 @@ async fn end_actors_report_the_final_status() {
 
 /// SC-89
 #[tokio::test]
-async fn a_report_is_attempted_five_times_without_blocking() {
+async fn report_is_attempted_five_times_without_blocking() {
     let fake = Fake::start(&[500, 503, 500, 200]).await;
     let gateway = gateway(&fake.url, false);
     gateway.received(&rules(None), FOO);
@@ -225,7 +225,7 @@ async fn a_report_is_attempted_five_times_without_blocking() {
 
 /// SC-90
 #[tokio::test]
-async fn a_required_final_report_holds_its_message_until_accepted() {
+async fn required_final_report_holds_its_message_until_accepted() {
     let fake = Fake::start(&[500, 500, 500, 500, 500, 400, 200]).await;
     let gateway = gateway(&fake.url, true);
     let end = rules(Some(EndActor::Happy));
@@ -247,7 +247,7 @@ fn end_message(id: &str) -> Vec<u8> {
 
 /// SC-89, SC-90
 #[tokio::test]
-async fn a_final_report_that_always_fails_delays_no_other() {
+async fn final_report_that_always_fails_delays_no_other() {
     let fake = Fake::answering(|path| if path.contains("bad") { 500 } else { 200 }).await;
     let gateway = gateway(&fake.url, false);
     let end = rules(Some(EndActor::Happy));
@@ -263,7 +263,7 @@ async fn a_final_report_that_always_fails_delays_no_other() {
 
 /// SC-89, SC-90
 #[tokio::test]
-async fn a_report_that_cannot_be_sent_is_refused_at_once() {
+async fn report_that_cannot_be_sent_is_refused_at_once() {
     let fake = Fake::start(&[200]).await;
     let end = rules(Some(EndActor::Happy));
     let too_long = end_message(&"x".repeat(70_000));
@@ -282,7 +282,7 @@ async fn a_report_that_cannot_be_sent_is_refused_at_once() {
 
 /// SC-90
 #[tokio::test(start_paused = true)]
-async fn a_report_is_not_retried_before_its_time_and_others_are_sent_meanwhile() {
+async fn report_is_not_retried_before_its_time_and_others_are_sent_meanwhile() {
     let queue = super::queue::Queue::default();
     let now = Instant::now();
     let report = |path: &str, after| Report {
@@ -309,7 +309,7 @@ async fn a_report_is_not_retried_before_its_time_and_others_are_sent_meanwhile()
 
 /// SC-84, SC-89: the reports of a gateway that is down must not fill the memory.
 #[tokio::test]
-async fn a_queue_of_large_reports_drops_the_oldest() {
+async fn queue_of_large_reports_drops_the_oldest() {
     const MAX: usize = super::queue::MAX_BYTES;
     let queue = super::queue::Queue::default();
     let push = |number: usize, size: usize| {
@@ -335,7 +335,7 @@ async fn a_queue_of_large_reports_drops_the_oldest() {
 
 /// SC-89
 #[tokio::test]
-async fn a_full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
+async fn full_queue_drops_the_oldest_progress_and_the_exit_waits_a_second() {
     let queue = super::queue::Queue::default();
     let report = |kind, number: usize| Report {
         kind,

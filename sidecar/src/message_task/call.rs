@@ -76,7 +76,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             }
             Some(()) = waited => {
                 // It counts as its own crash after all, before the broker takes the message back.
-                self.is_no_suspect();
+                self.clear_suspect();
                 self.state.others = OtherCalls::None;
                 NextStep::Decide(CallResult::Failed(CallError::Ended))
             }
@@ -84,7 +84,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
     }
 
     /// Other messages may be passed to the runtime again.
-    pub(super) fn is_no_suspect(&mut self) {
+    pub(super) fn clear_suspect(&mut self) {
         self.suspect = None;
         self.state.alone = false;
     }
@@ -121,7 +121,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             OtherCalls::None
         };
         if !matches!(result, Err(CallError::Ended | CallError::NotRead)) {
-            self.is_no_suspect();
+            self.clear_suspect();
         }
         match result {
             Ok(reply) => {

@@ -128,7 +128,7 @@ mod tests {
 
     /// SC-26, SC-28
     #[test]
-    fn a_publication_is_retried_for_ten_seconds_if_retryable() {
+    fn publication_is_retried_for_ten_seconds_if_retryable() {
         for (refusal, expected) in [
             (Refusal::NoQueue, &[1000, 2000, 4000, 3000][..]),
             (Refusal::Nacked, &[400, 800, 1600, 3200, 4000]),

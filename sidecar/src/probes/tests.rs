@@ -71,7 +71,7 @@ async fn liveness_depends_on_the_event_loop_and_readiness_on_broker_and_runtime(
 
 /// SC-15
 #[tokio::test(start_paused = true)]
-async fn an_event_loop_stalled_for_ten_seconds_is_not_alive() {
+async fn event_loop_stalled_for_ten_seconds_is_not_alive() {
     let health = Health::default();
     tokio::time::advance(Duration::from_secs(9)).await;
     assert!(health.is_alive());

@@ -62,7 +62,7 @@ async fn open_requests_never_exceed_the_slots() {
 
 /// SC-46
 #[tokio::test(start_paused = true)]
-async fn a_single_slot_preserves_message_order() {
+async fn single_slot_preserves_message_order() {
     for lookahead in [Lookahead::Fixed(0), Lookahead::Fixed(16), Lookahead::Auto] {
         let mut bench = Bench::new();
         bench.settings.lookahead = lookahead;
@@ -151,7 +151,7 @@ async fn nothing_is_dispatched_or_requeued_while_the_broker_is_blocked() {
 
 /// SC-26, SC-34, SC-77
 #[tokio::test(start_paused = true)]
-async fn a_missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
+async fn missing_queue_causes_at_most_six_calls_a_minute_and_no_loss() {
     let bench = Bench::new();
     bench.broker.set_missing(NEXT, true);
     bench.broker.put(OWN, [message(1)]);
@@ -192,7 +192,7 @@ fn fan_out(count: usize) -> Value {
 
 /// SC-83
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_too_large_is_reported_to_error_end() {
+async fn result_that_is_too_large_is_reported_to_error_end() {
     let bench = Bench::new();
     bench
         .broker
@@ -209,7 +209,7 @@ async fn a_result_that_is_too_large_is_reported_to_error_end() {
 
 /// SC-34, SC-48, SC-49, SC-77
 #[tokio::test(start_paused = true)]
-async fn a_message_is_retried_once_after_a_runtime_crash() {
+async fn message_is_retried_once_after_a_runtime_crash() {
     let bench = Bench::new();
     bench.runtime.script("1", Script::Fails(CallError::Ended));
     bench
@@ -238,7 +238,7 @@ async fn a_message_is_retried_once_after_a_runtime_crash() {
 
 /// SC-51, SC-52
 #[tokio::test(start_paused = true)]
-async fn a_timeout_yields_one_message_in_error_end_and_spares_other_calls() {
+async fn timeout_yields_one_message_in_error_end_and_spares_other_calls() {
     let mut bench = Bench::new();
     bench.settings.concurrency = 2;
     bench.runtime.set(Readiness::Ready { concurrency: 2 });
@@ -261,7 +261,7 @@ async fn a_timeout_yields_one_message_in_error_end_and_spares_other_calls() {
 
 /// SC-12, SC-17, SC-52
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_never_starts_or_never_exits_terminates_the_process() {
+async fn runtime_that_never_starts_or_never_exits_terminates_the_process() {
     for (readiness, expected) in [
         (Readiness::Never, Exit::RuntimeNeverReady),
         (Readiness::Stuck, Exit::RuntimeStuck),
@@ -275,7 +275,7 @@ async fn a_runtime_that_never_starts_or_never_exits_terminates_the_process() {
 
 /// SC-68, SC-70, SC-77
 #[tokio::test(start_paused = true)]
-async fn an_end_actor_makes_three_attempts_and_then_rejects() {
+async fn end_actor_makes_three_attempts_and_then_rejects() {
     let mut bench = Bench::new();
     bench.rules.end = Some(decide::EndActor::Error);
     bench
@@ -310,7 +310,7 @@ async fn an_end_actor_makes_three_attempts_and_then_rejects() {
 
 /// SC-13, SC-70: the attempts count although the runtime takes longer to restart than the pause between them.
 #[tokio::test(start_paused = true)]
-async fn an_end_actors_message_that_kills_its_runtime_is_rejected_after_three_attempts() {
+async fn end_actors_message_that_kills_its_runtime_is_rejected_after_three_attempts() {
     let mut bench = Bench::new();
     bench.rules.end = Some(decide::EndActor::Other);
     bench.runtime.restarts_in(Duration::from_secs(30));
@@ -325,7 +325,7 @@ async fn an_end_actors_message_that_kills_its_runtime_is_rejected_after_three_at
 
 /// SC-15, SC-78, SC-79, SC-81
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
+async fn shutdown_finishes_running_calls_and_requeues_the_rest() {
     let mut bench = Bench::new();
     bench.settings.lookahead = Lookahead::Fixed(4);
     bench
@@ -352,7 +352,7 @@ async fn a_shutdown_finishes_running_calls_and_requeues_the_rest() {
 
 /// SC-79
 #[tokio::test(start_paused = true)]
-async fn an_idle_process_exits_at_once_in_every_state() {
+async fn idle_process_exits_at_once_in_every_state() {
     for readiness in [Readiness::Waiting, Readiness::Ready { concurrency: 1 }] {
         let bench = Bench::new();
         bench.runtime.set(readiness);
@@ -387,7 +387,7 @@ async fn unfinished_messages_are_requeued_at_the_end_of_the_grace_period() {
 
 /// SC-80
 #[tokio::test(start_paused = true)]
-async fn an_unresponsive_broker_delays_the_exit_by_a_second() {
+async fn unresponsive_broker_delays_the_exit_by_a_second() {
     let mut bench = Bench::new();
     bench.settings.concurrency = 8;
     bench.runtime.set(Readiness::Ready { concurrency: 8 });
@@ -406,7 +406,7 @@ async fn an_unresponsive_broker_delays_the_exit_by_a_second() {
 
 /// SC-82: with a native sidecar, the runtime is killed first at the end of a pod's grace period.
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_crashed() {
+async fn runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_crashed() {
     for end in [None, Some(decide::EndActor::Error)] {
         let mut bench = Bench::new();
         (bench.rules.end, bench.rules.crash_retries) = (end, 0);
@@ -428,7 +428,7 @@ async fn a_runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_cr
 
 /// SC-101
 #[tokio::test(start_paused = true)]
-async fn a_panic_requeues_its_message_and_five_in_a_minute_terminate_the_process() {
+async fn panic_requeues_its_message_and_five_in_a_minute_terminate_the_process() {
     let bench = Bench::new();
     bench.runtime.script_once("1", Script::Panics);
     bench.broker.put(OWN, (0..3).map(message));
@@ -445,7 +445,7 @@ async fn a_panic_requeues_its_message_and_five_in_a_minute_terminate_the_process
 
 /// SC-21, SC-72, SC-74
 #[tokio::test(start_paused = true)]
-async fn the_call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
+async fn call_of_a_lost_delivery_finishes_and_its_result_is_discarded() {
     let bench = Bench::new();
     bench
         .runtime

@@ -33,7 +33,7 @@ fn message(headers: &str) -> Bytes {
 
 /// SC-96
 #[test]
-fn the_context_is_spliced_in_without_other_changes() {
+fn context_is_spliced_in_without_other_changes() {
     let context = TraceContext {
         trace: TRACE.to_owned(),
         span: "1".repeat(16),
@@ -127,7 +127,7 @@ fn sampling_follows_the_parent_or_the_ratio() {
 
 /// SC-96
 #[test]
-fn a_full_span_queue_never_blocks() {
+fn full_span_queue_never_blocks() {
     let (tracer, mut told) = tracer(1.0, true);
     (0..100).for_each(|_| tracer.consume(&message("")).end(true));
     assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), 8);
@@ -166,7 +166,7 @@ fn spans_are_encoded_as_otlp() {
 
 /// SC-96
 #[tokio::test]
-async fn an_endpoint_without_a_path_is_posted_to_at_its_root() {
+async fn endpoint_without_a_path_is_posted_to_at_its_root() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     let settings = Traces {

@@ -284,7 +284,7 @@ mod tests {
 
     /// SC-32, SC-70
     #[test]
-    fn the_consumer_timeout_covers_all_attempts_and_calls_that_a_prefetched_message_waits_for() {
+    fn consumer_timeout_covers_all_attempts_and_calls_that_a_prefetched_message_waits_for() {
         use Lookahead::{Auto, Fixed, InFlight};
         let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
         let Ok(Config {
@@ -372,7 +372,7 @@ mod tests {
 
     /// SC-26, SC-72: the copy is stored before its source is acknowledged.
     #[tokio::test]
-    async fn a_deferred_message_goes_to_the_end_of_a_queue_that_does_not_count_deliveries() {
+    async fn deferred_message_goes_to_the_end_of_a_queue_that_does_not_count_deliveries() {
         for (stored, expected) in [
             (Ok(()), Settlement::Acknowledge),
             (Err(Refusal::Nacked), Settlement::RequeueFailed),
@@ -396,7 +396,7 @@ mod tests {
 
     /// SC-26, SC-34: a delivery limit ends it; and it is not known of a first delivery whether there is one.
     #[tokio::test]
-    async fn a_deferred_message_is_rejected_where_deliveries_may_count() {
+    async fn deferred_message_is_rejected_where_deliveries_may_count() {
         for deliveries in [Deliveries::First, Deliveries::Before(1)] {
             let (broker, mut settled, mut published) = broker();
             broker.counting.delivered(deliveries);

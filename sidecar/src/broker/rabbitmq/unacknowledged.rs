@@ -144,8 +144,8 @@ mod tests {
 
     /// SC-102
     #[tokio::test(start_paused = true)]
-    async fn an_acknowledgement_waits_for_a_quarter_of_the_prefetch_and_no_longer_than_a_millisecond()
-     {
+    async fn acknowledgement_waits_for_a_quarter_of_the_prefetch_and_no_longer_than_a_millisecond()
+    {
         let mut all = delivered(5);
         assert!(!all.is_batch_due(1) && all.deadline().is_none());
         all.settle(1, true);

@@ -196,7 +196,7 @@ mod tests {
 
     /// SC-23
     #[tokio::test]
-    async fn a_publication_is_stored_if_confirmed_and_not_returned() {
+    async fn publication_is_stored_if_confirmed_and_not_returned() {
         let mut all = with(&["a", "b", "a", "c"]);
         all.returned(&to("a"));
         all.returned(&to("nobody's"));
@@ -246,7 +246,7 @@ mod tests {
 
     /// SC-28
     #[tokio::test(start_paused = true)]
-    async fn a_confirm_is_late_only_if_the_broker_has_confirmed_nothing_meanwhile() {
+    async fn confirm_is_late_only_if_the_broker_has_confirmed_nothing_meanwhile() {
         let second = Duration::from_secs(1);
         let mut all = with(&["a", "b"]);
         assert_eq!(all.silent_since(), Some(Instant::now()));
@@ -271,7 +271,7 @@ mod tests {
 
     /// SC-30
     #[tokio::test]
-    async fn the_publication_that_closes_the_channel_is_isolated() {
+    async fn publication_that_closes_the_channel_is_isolated() {
         let mut all = with(&["a", "large", "c"]);
         all.push("d");
         assert_eq!(all.find_rejected(), None);
@@ -284,7 +284,7 @@ mod tests {
 
     /// SC-30
     #[tokio::test]
-    async fn a_publication_that_was_not_sent_is_not_blamed_for_a_closed_channel() {
+    async fn publication_that_was_not_sent_is_not_blamed_for_a_closed_channel() {
         let mut all = with(&["a"]);
         all.confirmed(1, false, true);
         all.push("b");

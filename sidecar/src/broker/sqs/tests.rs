@@ -33,7 +33,7 @@ fn publication(
 
 /// SC-40
 #[test]
-fn the_redelivery_delay_doubles_up_to_half_a_minute() {
+fn redelivery_delay_doubles_up_to_half_a_minute() {
     let pauses: Vec<i32> = [0, 1, 2, 3, 4, 5, 100]
         .into_iter()
         .map(redelivery_delay)
@@ -43,7 +43,7 @@ fn the_redelivery_delay_doubles_up_to_half_a_minute() {
 
 /// SC-37
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
+async fn lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
     let (leases, visibility, start) = (Leases::default(), Duration::from_secs(90), Instant::now());
     let count = |after: u64| {
         let (due, lost) = leases.due(visibility, start + Duration::from_secs(after));

@@ -53,7 +53,7 @@ fn payloads_headers_and_routes_stay_byte_for_byte() {
 
 /// SC-62
 #[test]
-fn an_empty_reply_forwards_the_source_unchanged() {
+fn empty_reply_forwards_the_source_unchanged() {
     let source = r#"{"payload": [1, 2],"x":1,"headers":{"h":1},"route":{"actors":["foo","bar"],"current":0},"id":"1","parent_id":"0"}"#;
     let expected = r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"headers":{"h":1},"payload":[1, 2]}"#;
     assert_eq!(replied(source, "[]"), [expected]);
@@ -146,7 +146,7 @@ fn error_end_receives_the_handlers_error_and_the_original_payload() {
 
 /// SC-67
 #[test]
-fn a_message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
+fn message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
     let received = |body: &[u8]| {
         json_of(&sent(&rules(), body, Outcome::Received, &DeliveryState::default())[0])
     };

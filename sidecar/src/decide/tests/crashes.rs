@@ -5,7 +5,7 @@ use crate::decide::{Deliveries, DeliveryState, EndActor, OtherCalls, Outcome};
 
 /// SC-49, SC-52, SC-70, SC-71, SC-82
 #[test]
-fn a_crash_of_several_calls_counts_for_none_of_them() {
+fn crash_of_several_calls_counts_for_none_of_them() {
     let alone = "call alone: Open";
     let shutdown = "requeue Shutdown: Open";
     let state = DeliveryState {

@@ -9,7 +9,7 @@ use crate::decide::{DeliveryState, Kind, Outcome, Refused, Rules};
 
 /// SC-83
 #[test]
-fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
+fn error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
     let traceback = format!("first{}last", "ü".repeat(50_000));
     let reply =
         json!([{"error": "processing_error", "details": {"message": "m", "traceback": traceback}}])
@@ -57,7 +57,7 @@ fn an_error_that_is_too_large_loses_its_traceback_and_then_its_payload() {
 
 /// SC-83
 #[test]
-fn an_error_that_is_too_large_is_reduced_until_only_its_beginning_is_left() {
+fn error_that_is_too_large_is_reduced_until_only_its_beginning_is_left() {
     let source = json!({
         "id": "1", "route": {"actors": ["foo", "bar"], "current": 0}, "headers": {"h": "x".repeat(100_000)},
         "payload": "x".repeat(100_000),
@@ -102,7 +102,7 @@ fn an_error_that_is_too_large_is_reduced_until_only_its_beginning_is_left() {
 
 /// SC-83
 #[test]
-fn the_sidecars_own_text_is_reduced_as_well() {
+fn sidecars_own_text_is_reduced_as_well() {
     let source =
         json!({"id": "1", "route": {"actors": ["x".repeat(100_000)], "current": 0}}).to_string();
     let state = DeliveryState {

@@ -97,7 +97,7 @@ async fn becomes_within(
 
 /// SC-12, SC-13, SC-54
 #[tokio::test]
-async fn the_runtime_is_ready_only_with_its_file_and_a_listener() {
+async fn runtime_is_ready_only_with_its_file_and_a_listener() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let listener = folder.listen();
@@ -123,7 +123,7 @@ async fn the_runtime_is_ready_only_with_its_file_and_a_listener() {
 
 /// SC-12, SC-77
 #[tokio::test]
-async fn an_unreachable_runtime_is_rechecked_after_a_delay() {
+async fn unreachable_runtime_is_rechecked_after_a_delay() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let _listener = folder.listen();
@@ -137,7 +137,7 @@ async fn an_unreachable_runtime_is_rechecked_after_a_delay() {
 
 /// SC-12
 #[tokio::test]
-async fn a_runtime_that_is_not_ready_in_time_is_never_ready() {
+async fn runtime_that_is_not_ready_in_time_is_never_ready() {
     let folder = Folder::new();
     let (_runtime, mut readiness) = folder.start(Some(Duration::from_millis(100)));
     becomes(&mut readiness, Readiness::Never).await;
@@ -145,7 +145,7 @@ async fn a_runtime_that_is_not_ready_in_time_is_never_ready() {
 
 /// SC-52
 #[tokio::test]
-async fn a_runtime_must_withdraw_its_file_after_a_timeout() {
+async fn runtime_must_withdraw_its_file_after_a_timeout() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let _listener = folder.listen();
@@ -169,7 +169,7 @@ async fn a_runtime_must_withdraw_its_file_after_a_timeout() {
 
 /// SC-12: a connection alone proves nothing, since the kernel accepts it for a process that is stuck.
 #[tokio::test]
-async fn a_runtime_that_accepts_no_connection_is_not_ready() {
+async fn runtime_that_accepts_no_connection_is_not_ready() {
     let folder = Folder::new();
     let listener = folder.bind();
     folder.say_ready("ready");
@@ -185,7 +185,7 @@ async fn a_runtime_that_accepts_no_connection_is_not_ready() {
 
 /// SC-12
 #[tokio::test]
-async fn a_runtime_that_replaces_one_that_accepts_no_connection_is_ready() {
+async fn runtime_that_replaces_one_that_accepts_no_connection_is_ready() {
     let folder = Folder::new();
     let stuck = folder.bind();
     folder.say_ready("ready");
@@ -200,7 +200,7 @@ async fn a_runtime_that_replaces_one_that_accepts_no_connection_is_ready() {
 
 /// SC-48, SC-52
 #[tokio::test]
-async fn a_runtime_that_no_longer_accepts_connections_is_stuck() {
+async fn runtime_that_no_longer_accepts_connections_is_stuck() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
     let listener = folder.listen();

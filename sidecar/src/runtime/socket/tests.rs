@@ -72,7 +72,7 @@ async fn request(stream: &mut UnixStream) -> Vec<u8> {
 
 /// SC-47, RUN-10
 #[tokio::test]
-async fn a_request_and_its_reply_are_one_frame_each() {
+async fn request_and_its_reply_are_one_frame_each() {
     let place = Place::new();
     let served = place.serve(|mut stream| async move {
         let request = request(&mut stream).await;
@@ -115,7 +115,7 @@ async fn large_messages_pass_with_partial_writes() {
 
 /// SC-48
 #[tokio::test]
-async fn an_unread_request_is_reported_as_not_read() {
+async fn unread_request_is_reported_as_not_read() {
     let place = Place::new();
     assert_eq!(
         place.socket().call(REQUEST).await,
@@ -191,7 +191,7 @@ fn full_listener(place: &Place) -> (UnixListener, Vec<BlockingStream>) {
 
 /// SC-48
 #[tokio::test]
-async fn a_call_waits_while_too_many_connections_wait_to_be_accepted() {
+async fn call_waits_while_too_many_connections_wait_to_be_accepted() {
     let place = Place::new();
     let (listener, waiting) = full_listener(&place);
     let socket = place.socket();
@@ -213,7 +213,7 @@ async fn a_call_waits_while_too_many_connections_wait_to_be_accepted() {
 
 /// SC-48, SC-51
 #[tokio::test]
-async fn a_call_that_never_connects_was_not_read() {
+async fn call_that_never_connects_was_not_read() {
     let place = Place::new();
     let _full = full_listener(&place);
     let socket = Socket {
@@ -227,7 +227,7 @@ async fn a_call_that_never_connects_was_not_read() {
 
 /// SC-48, SC-51
 #[tokio::test]
-async fn a_request_that_was_not_read_by_the_deadline_is_not_read() {
+async fn request_that_was_not_read_by_the_deadline_is_not_read() {
     let short = |place: &Place| Socket {
         timeout: Duration::from_millis(100),
         ..place.socket()
@@ -260,7 +260,7 @@ async fn a_request_that_was_not_read_by_the_deadline_is_not_read() {
 
 /// SC-12
 #[tokio::test]
-async fn a_runtime_answers_only_once_it_accepts_and_closes() {
+async fn runtime_answers_only_once_it_accepts_and_closes() {
     let place = Place::new();
     let socket = place.socket();
     assert!(!socket.answers().await, "there is no socket");
@@ -282,7 +282,7 @@ async fn a_runtime_answers_only_once_it_accepts_and_closes() {
 
 /// SC-49
 #[tokio::test]
-async fn a_runtime_that_terminates_after_reading_the_request_has_crashed() {
+async fn runtime_that_terminates_after_reading_the_request_has_crashed() {
     for sent in [&b""[..], b"\0\0", b"\0\0\0\x05ab"] {
         let place = Place::new();
         place.serve(move |mut stream| async move {
@@ -324,7 +324,7 @@ async fn one_deadline_covers_the_whole_call() {
 
 /// SC-47, SC-84
 #[tokio::test]
-async fn an_announced_length_allocates_nothing_and_is_bounded() {
+async fn announced_length_allocates_nothing_and_is_bounded() {
     let place = Place::new();
     place.serve(|mut stream| async move {
         request(&mut stream).await;

@@ -73,7 +73,7 @@ async fn only_the_message_that_crashes_the_runtime_alone_goes_to_error_end() {
 
 /// SC-49, SC-70: a crash with others is no attempt of an end actor's message.
 #[tokio::test(start_paused = true)]
-async fn an_end_actor_rejects_only_the_message_that_crashes_the_runtime_alone() {
+async fn end_actor_rejects_only_the_message_that_crashes_the_runtime_alone() {
     let mut bench = bench(&[2], 8);
     bench.rules.end = Some(decide::EndActor::Other);
     let scheduler = bench.start();
@@ -121,7 +121,7 @@ async fn nothing_is_consumed_while_messages_are_called_alone() {
 
 /// SC-48, SC-49: the runtime is down again when the first message is called alone.
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_not_read_is_still_called_alone() {
+async fn message_that_was_not_read_is_still_called_alone() {
     let bench = bench(&[1], 4);
     let scheduler = bench.start();
     while bench.runtime.crashes() == 0 {
@@ -141,7 +141,7 @@ async fn a_message_that_was_not_read_is_still_called_alone() {
 
 /// SC-49, SC-78, SC-82: those that wait to be called alone are given back.
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_back_what_waits_to_be_called_alone() {
+async fn shutdown_gives_back_what_waits_to_be_called_alone() {
     let bench = bench(&[1], 4);
     bench.runtime.restarts_in(Duration::from_mins(1));
     let scheduler = bench.start();
@@ -157,7 +157,7 @@ async fn a_shutdown_gives_back_what_waits_to_be_called_alone() {
 
 /// SC-32, SC-49: the broker would take them back at its consumer timeout, and that may repeat for ever.
 #[tokio::test(start_paused = true)]
-async fn a_crash_counts_for_all_whose_messages_cannot_be_called_alone_in_time() {
+async fn crash_counts_for_all_whose_messages_cannot_be_called_alone_in_time() {
     let bench = bench(&[1], 4);
     bench.runtime.restarts_in(Duration::from_hours(1));
     let scheduler = bench.start();
@@ -176,7 +176,7 @@ async fn a_crash_counts_for_all_whose_messages_cannot_be_called_alone_in_time() 
 
 /// SC-49: a process that knows nothing of the crashes before it does not let them go on.
 #[tokio::test(start_paused = true)]
-async fn the_crashes_of_a_message_are_bounded_if_the_sidecar_is_replaced_meanwhile() {
+async fn crashes_of_a_message_are_bounded_if_the_sidecar_is_replaced_meanwhile() {
     for classic in [true, false] {
         let bench = bench(&[1], 4);
         if classic {

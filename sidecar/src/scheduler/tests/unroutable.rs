@@ -42,7 +42,7 @@ async fn arrived(bench: &Bench, count: usize) -> Duration {
 
 /// SC-26, SC-31: with one slot and no lookahead, others are processed while its publication is retried.
 #[tokio::test(start_paused = true)]
-async fn an_unroutable_message_holds_up_no_other() {
+async fn unroutable_message_holds_up_no_other() {
     for classic in [true, false] {
         let bench = bench(0..1, 1..51);
         if classic {
@@ -86,7 +86,7 @@ async fn many_unroutable_messages_on_a_classic_queue_go_behind_the_others() {
 
 /// SC-26, SC-34: each failure counts, so that the queue's delivery limit moves the message to its DLQ.
 #[tokio::test(start_paused = true)]
-async fn an_unroutable_message_stays_the_same_on_a_queue_that_counts_deliveries() {
+async fn unroutable_message_stays_the_same_on_a_queue_that_counts_deliveries() {
     let bench = bench(0..1, 1..2);
     let scheduler = bench.start();
     sleep(Duration::from_mins(1)).await;
@@ -103,7 +103,7 @@ async fn an_unroutable_message_stays_the_same_on_a_queue_that_counts_deliveries(
 
 /// SC-28, SC-31: it would only run handlers whose results cannot be stored either.
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_slows_its_senders_down() {
+async fn full_queue_slows_its_senders_down() {
     let bench = bench(0..0, 1..4);
     bench
         .broker

@@ -48,7 +48,7 @@ fn written(members: &[(String, Value, &'static str)]) -> String {
 
 /// SC-96
 #[test]
-fn a_spliced_message_is_the_same_with_our_context() {
+fn spliced_message_is_the_same_with_our_context() {
     check(&messages(), |message| {
         let spliced = context().spliced_into(message.as_bytes());
         let spliced = spliced.ok_or_else(|| fail("it can carry headers"))?;

@@ -171,7 +171,7 @@ fn consumer_timeout_is_left_out_once_the_queue_has_refused_it() {
 
 /// SC-34
 #[test]
-fn a_delivery_is_first_if_it_was_not_redelivered_or_none_before_it_failed() {
+fn delivery_is_first_if_it_was_not_redelivered_or_none_before_it_failed() {
     for (redelivered, count, expected) in [
         (false, None, Deliveries::First),
         (false, Some(0), Deliveries::First),

@@ -62,7 +62,7 @@ async fn read_slowly(broker: &mut DuplexStream, time: Duration) {
 
 /// SC-28, SC-85: it would be sent again for ever.
 #[tokio::test(start_paused = true)]
-async fn a_publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
+async fn publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
     let (connection, mut broker) = connected(Purpose::Publish).await;
     let (mut publisher, requests) = publisher();
     let (request, result) = request(100 * BUFFER);
@@ -83,7 +83,7 @@ async fn a_publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
 
 /// SC-28
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everything() {
+async fn broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everything() {
     for size in [10, 10 * BUFFER] {
         let (connection, mut broker) = connected(Purpose::Publish).await;
         let (mut publisher, requests) = publisher();

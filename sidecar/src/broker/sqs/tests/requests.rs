@@ -182,7 +182,7 @@ async fn credentials_are_renewed_before_they_expire_and_used_until_then() {
 
 /// SC-35
 #[tokio::test(start_paused = true)]
-async fn a_hanging_or_failing_source_delays_no_request_while_the_credentials_are_valid() {
+async fn hanging_or_failing_source_delays_no_request_while_the_credentials_are_valid() {
     let source = Source {
         lifetime: Some(Duration::from_mins(4)),
         ..Source::new(&["A", "HANGS", "", "B"])
@@ -209,7 +209,7 @@ async fn a_hanging_or_failing_source_delays_no_request_while_the_credentials_are
 
 /// SC-39, SC-75
 #[tokio::test]
-async fn a_fan_out_is_sent_in_batches_and_only_failed_entries_are_retried() {
+async fn fan_out_is_sent_in_batches_and_only_failed_entries_are_retried() {
     let mut is_first = true;
     let fake = Fake::start(move |seen| {
         let failed: &[_] =
@@ -250,7 +250,7 @@ async fn a_fan_out_is_sent_in_batches_and_only_failed_entries_are_retried() {
 
 /// SC-39
 #[tokio::test]
-async fn a_refused_batch_is_sent_one_by_one() {
+async fn refused_batch_is_sent_one_by_one() {
     let fake = Fake::start(|seen| {
         Some(match seen.messages().as_slice() {
             [one] if one == "1" => (400, json!({"__type": "InvalidParameterValue", "message": "Message must be shorter than 9 bytes."})),
@@ -269,7 +269,7 @@ async fn a_refused_batch_is_sent_one_by_one() {
 
 /// SC-39: the message would go back to its queue after 10 s, and its handler would run again.
 #[tokio::test]
-async fn a_throttled_request_is_repeated_although_sqs_answers_it_with_403() {
+async fn throttled_request_is_repeated_although_sqs_answers_it_with_403() {
     let mut is_first = true;
     let fake = Fake::start(move |seen| {
         Some(if std::mem::take(&mut is_first) {
@@ -288,7 +288,7 @@ async fn a_throttled_request_is_repeated_although_sqs_answers_it_with_403() {
 
 /// SC-83
 #[tokio::test]
-async fn a_request_refused_with_413_is_too_large_even_without_an_error_code() {
+async fn request_refused_with_413_is_too_large_even_without_an_error_code() {
     let fake = Fake::start(|seen| {
         let is_large = seen.messages().contains(&"1".to_owned());
         Some(if is_large {
@@ -304,7 +304,7 @@ async fn a_request_refused_with_413_is_too_large_even_without_an_error_code() {
 
 /// SC-83: SQS may close the connection while the body is being sent, which looks like a lost connection.
 #[tokio::test]
-async fn a_body_above_a_mebibyte_is_refused_without_a_request() {
+async fn body_above_a_mebibyte_is_refused_without_a_request() {
     let fake = Fake::start(|seen| Some(stored(seen, &[]))).await;
     let body = |body: String| Publication {
         body: body.into(),
@@ -339,7 +339,7 @@ async fn batches_stay_below_a_mebibyte() {
 
 /// SC-41
 #[tokio::test]
-async fn a_fan_out_to_a_fifo_queue_keeps_its_order_despite_failures() {
+async fn fan_out_to_a_fifo_queue_keeps_its_order_despite_failures() {
     let mut is_first = true;
     let fake = Fake::start(move |seen| {
         Some(if std::mem::take(&mut is_first) {
@@ -362,7 +362,7 @@ async fn a_fan_out_to_a_fifo_queue_keeps_its_order_despite_failures() {
 
 /// SC-36, SC-41
 #[tokio::test]
-async fn a_poll_requests_the_demand_but_only_one_message_of_a_fifo_queue() {
+async fn poll_requests_the_demand_but_only_one_message_of_a_fifo_queue() {
     for (queue, expected) in [("asya-foo", 6), ("asya-foo.fifo", 1)] {
         let fake = Fake::start(|_| None).await;
         let (broker, _events) = start(&fake, Source::new(&["KEY"]), queue);
@@ -387,7 +387,7 @@ async fn a_poll_requests_the_demand_but_only_one_message_of_a_fifo_queue() {
 
 /// SC-104
 #[tokio::test(start_paused = true)]
-async fn a_long_poll_without_a_message_does_not_wake_the_process() {
+async fn long_poll_without_a_message_does_not_wake_the_process() {
     let fake = Fake::start(|_| None).await;
     let (broker, _events) = start(&fake, Source::new(&["KEY"]), "asya-foo");
     broker.demand(Demand {
@@ -414,7 +414,7 @@ async fn a_long_poll_without_a_message_does_not_wake_the_process() {
 
 /// SC-37: time remains for retries before the lease expires.
 #[tokio::test(start_paused = true)]
-async fn an_extension_times_out_long_before_the_lease_expires() {
+async fn extension_times_out_long_before_the_lease_expires() {
     let fake = Fake::start(|_| None).await;
     let settings = settings(&fake.url);
     let api = Api::new(&settings, CachedCredentials::new(Source::new(&["KEY"])));
@@ -443,7 +443,7 @@ async fn an_extension_times_out_long_before_the_lease_expires() {
 
 /// SC-40, SC-73: after an outage of SQS, every message that was in flight would be processed twice.
 #[tokio::test]
-async fn a_message_is_deleted_once_its_result_is_sent_even_if_its_lease_was_lost() {
+async fn message_is_deleted_once_its_result_is_sent_even_if_its_lease_was_lost() {
     let mut received = false;
     let fake = Fake::start(move |seen| match seen.action.as_str() {
         "ReceiveMessage" if !std::mem::replace(&mut received, true) => {

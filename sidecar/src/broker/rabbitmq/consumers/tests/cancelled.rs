@@ -162,7 +162,7 @@ impl Peer {
 
 /// SC-21, SC-74: since RabbitMQ 4.3, a quorum queue takes back what is not settled in time, and cancels the consumer.
 #[tokio::test]
-async fn a_delivery_is_lost_if_its_consumer_is_cancelled_and_the_queue_exists() {
+async fn delivery_is_lost_if_its_consumer_is_cancelled_and_the_queue_exists() {
     let mut fixture = Fixture::start("4.3.6").await;
     let (mut peer, delivery) = fixture.cancelled(MIN_CONSUMER_TIMEOUT).await;
     let mut lookup = fixture.connection().await;
@@ -177,7 +177,7 @@ async fn a_delivery_is_lost_if_its_consumer_is_cancelled_and_the_queue_exists() 
 
 /// SC-21: messages of a deleted queue are not redelivered.
 #[tokio::test]
-async fn a_delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_exist() {
+async fn delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_exist() {
     let mut fixture = Fixture::start("4.3.6").await;
     let (_peer, delivery) = fixture.cancelled(MIN_CONSUMER_TIMEOUT).await;
     let mut lookup = fixture.connection().await;
@@ -193,7 +193,7 @@ async fn a_delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_
 
 /// SC-21: a queue that was deleted and made again exists, too, but has not got the message back.
 #[tokio::test]
-async fn a_delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_out() {
+async fn delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_out() {
     for (version, age) in [
         ("4.3.6", MIN_CONSUMER_TIMEOUT / 2),
         ("4.2.9", MIN_CONSUMER_TIMEOUT),
