@@ -11,7 +11,7 @@ pub enum Answer {
     Fine,
     /// 1: there are findings.
     Findings,
-    /// 2: it could not be told.
+    /// 2: could not be determined.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Report {
     }
 }
 
-/// Why a command could not tell: one line that says what is wrong and what to do.
+/// Why a command has no answer: one line that says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 

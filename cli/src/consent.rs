@@ -20,7 +20,7 @@ pub fn refused(done: &str) -> Failure {
     let how = if std::io::stdin().is_terminal() {
         "confirm with y, or pass --yes"
     } else {
-        "standard input is no terminal to ask at, so pass --yes"
+        "standard input is not a terminal; pass --yes"
     };
     Failure::new(format!("nothing was {done}; {how}"))
 }

@@ -91,7 +91,7 @@ pub fn text_of(file: &Path) -> Result<String, Failure> {
     let size = fs::metadata(file).map_err(failed)?.len();
     if size > LARGEST {
         return Err(Failure::new(format!(
-            "{}: larger than 16 MiB, so no manifest",
+            "{}: larger than 16 MiB; not read as a manifest",
             file.display()
         )));
     }

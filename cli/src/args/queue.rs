@@ -69,7 +69,7 @@ fn address(text: &str) -> Result<Address, String> {
         None => (rest, None),
     };
     let port = port.map(str::parse).transpose();
-    let port = port.map_err(|_| "the port is no number from 1 to 65535".to_owned())?;
+    let port = port.map_err(|_| "the port must be a number from 1 to 65535".to_owned())?;
     let host = host.trim_matches(['[', ']']).to_owned();
     if host.is_empty() {
         return Err("the host is missing".to_owned());

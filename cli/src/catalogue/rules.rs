@@ -5,7 +5,7 @@ use super::{ADMISSION, BINDING, Entry, FRAMEWORKS, INDEX, SAFETY, STANDALONE, en
 pub const ENTRIES: &[Entry] = &[
     entry_of(
         "ManifestUnreadable",
-        "A document is no valid YAML or JSON.",
+        "A document is not valid YAML or JSON.",
         "Correct it; templates must be rendered before they are checked.",
         INDEX,
     ),

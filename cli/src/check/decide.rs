@@ -143,8 +143,8 @@ pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
         Ok(Some(crd)) => Check::ok(
             "CRD",
             format!(
-                "installed already ({})",
-                crd_version(crd).unwrap_or("of no known release")
+                "already installed ({})",
+                crd_version(crd).unwrap_or("unknown release")
             ),
         ),
         Ok(None) => Check::ok("CRD", "not installed yet"),

@@ -60,7 +60,7 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
     match code {
         401 => "the API server does not accept your credentials; log in again".to_owned(),
         403 if !is_missing_permission(message) => {
-            format!("the API server rejects to {action}: {message}")
+            format!("the API server refused to {action}: {message}")
         }
         403 => format!("you may not {action}; ask an administrator for that permission"),
         404 if message.starts_with("namespaces ") => {
@@ -71,7 +71,7 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
              another --context"
         ),
         404 => format!("cannot {action}: {message}"),
-        409 | 422 => format!("the API server rejects to {action}: {message}"),
+        409 | 422 => format!("the API server refused to {action}: {message}"),
         _ => format!("cannot {action}: {message} ({code})"),
     }
 }

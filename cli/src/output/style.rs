@@ -1,4 +1,5 @@
-//! Colours, the only control sequences of an output. They are always written here; `main` drops them where output is no terminal.
+//! Colours, the only control sequences of an output. They are always written here; `print` drops them where output is
+//! not a terminal.
 
 use super::escaped;
 

@@ -19,7 +19,7 @@ pub struct Admission {
 #[serde(rename_all = "camelCase", tag = "answer")]
 pub enum Verdict {
     Admitted,
-    /// The whole pod exceeds a quota, of which the pod that it replaces frees its share.
+    /// The pod exceeds a quota that the replaced pod frees.
     AdmittedAsReplacement {
         message: String,
     },

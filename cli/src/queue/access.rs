@@ -205,7 +205,7 @@ pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Tran
 }
 
 /// One of the dead letter queues that belong, or belonged, to this queue alone: if there are several, the one with
-/// RabbitMQ's default name, because their order tells nothing.
+/// RabbitMQ's default name, because their order means nothing.
 fn recorded_dead_letters(queue: &QueueStatus) -> Option<DeadLetters> {
     let usual = format!("{}-dlq", queue.name);
     let all = &queue.dead_letters;

@@ -9,9 +9,9 @@ use crate::answer::Failure;
 pub struct Size {
     /// Messages that wait for a consumer.
     pub waiting: u64,
-    /// Messages that consumers hold, where the broker tells.
+    /// Messages that consumers hold, if the broker reports them.
     pub processing: Option<u64>,
-    /// Consumers, where the broker tells.
+    /// Consumers, if the broker reports them.
     pub consumers: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ const BATCH: usize = 10;
 
 /// The outcome for dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct Done {
     /// Messages that were moved or deleted.
     pub done: u64,
     /// Messages of other actors, or of none, in a shared queue.
@@ -21,7 +21,7 @@ pub struct Outcome {
 
 /// The operation on each of an actor's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Each {
+pub enum DeadLetterAction {
     Redrive,
     Delete,
 }
@@ -36,15 +36,22 @@ pub async fn redrive<B: Broker>(
     names: &Names,
     dlq: &DeadLetters,
     max: Option<u64>,
-) -> Result<Outcome, Failure> {
+) -> Result<Done, Failure> {
     if max.is_none()
         && !dlq.shared
         && let Some(done) = broker.move_all(&dlq.queue, &names.queue).await?
     {
-        return Ok(Outcome { done, others: 0 });
+        return Ok(Done { done, others: 0 });
     }
     let waiting = waiting(broker, dlq).await?;
-    each(broker, names, dlq, (waiting, max), Each::Redrive).await
+    process_dead_letters(
+        broker,
+        names,
+        dlq,
+        (waiting, max),
+        DeadLetterAction::Redrive,
+    )
+    .await
 }
 
 /// Deletes an actor's dead letters: no more than `count`, to which the user has consented, and which may be fewer than
@@ -58,14 +65,14 @@ pub async fn purge<B: Broker>(
     dlq: &DeadLetters,
     max: Option<u64>,
     count: u64,
-) -> Result<Outcome, Failure> {
+) -> Result<Done, Failure> {
     let waiting = waiting(broker, dlq).await?;
     let deletes_all = !dlq.shared && max.is_none() && waiting <= count;
     if deletes_all && let Some(done) = broker.purge(&dlq.queue).await? {
-        return Ok(Outcome { done, others: 0 });
+        return Ok(Done { done, others: 0 });
     }
     let peeked = waiting.min(count);
-    each(broker, names, dlq, (peeked, max), Each::Delete).await
+    process_dead_letters(broker, names, dlq, (peeked, max), DeadLetterAction::Delete).await
 }
 
 async fn waiting<B: Broker>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Failure> {
@@ -74,17 +81,17 @@ async fn waiting<B: Broker>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Fa
 }
 
 /// Looks at the next `waiting` dead letters, until `max` of them are done.
-async fn each<B: Broker>(
+async fn process_dead_letters<B: Broker>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
     (waiting, max): (u64, Option<u64>),
-    action: Each,
-) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::default();
+    action: DeadLetterAction,
+) -> Result<Done, Failure> {
+    let mut outcome = Done::default();
     // Those of others are held until the end: put back before, they would come again.
     let mut others = Vec::new();
-    let result = some(
+    let result = process_batches(
         broker,
         names,
         dlq,
@@ -105,13 +112,13 @@ async fn each<B: Broker>(
     })
 }
 
-async fn some<B: Broker>(
+async fn process_batches<B: Broker>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
     (waiting, max): (u64, Option<u64>),
-    action: Each,
-    outcome: &mut Outcome,
+    action: DeadLetterAction,
+    outcome: &mut Done,
     others: &mut Vec<super::broker::Delivery<B::Handle>>,
 ) -> Result<(), Failure> {
     let mut peeked = 0;
@@ -133,18 +140,18 @@ async fn some<B: Broker>(
                 continue;
             }
             match action {
-                Each::Redrive => {
+                DeadLetterAction::Redrive => {
                     broker.relocate(&dlq.queue, delivery, &names.queue).await?;
                     outcome.done += 1;
                 }
-                Each::Delete => {
+                DeadLetterAction::Delete => {
                     broker.remove(&dlq.queue, delivery).await?;
                     deleted += 1;
                 }
             }
         }
         if deleted > 0 {
-            // The answer tells that the broker has processed the deletions.
+            // The answer shows that the broker has processed the deletions.
             self::waiting(broker, dlq).await?;
             outcome.done += deleted;
         }

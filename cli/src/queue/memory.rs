@@ -27,15 +27,15 @@ pub struct Memory {
     pub limit: Option<u64>,
     /// Copies that the broker accepts before it fails.
     pub accepts: Option<usize>,
-    /// How often the broker tells the size of a queue before it fails.
-    pub tells: Option<usize>,
+    /// How often the broker reports the size of a queue before it fails.
+    pub reports: Option<usize>,
     /// Whether it moves dead letters itself.
     pub moves: bool,
     /// Whether it removes all messages that nobody holds at once.
     pub purges: bool,
     /// Where a message that is sent arrives, in place of the actor's queue.
     pub delivers_to: Option<String>,
-    /// Messages that others hold, where the broker tells.
+    /// Messages that others hold, if the broker reports them.
     pub processing: Option<u64>,
     /// Whether the connection breaks once a message is removed.
     pub is_lost_after_removals: bool,
@@ -84,8 +84,8 @@ impl Broker for Memory {
     type Handle = Stored;
 
     async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {
-        if let Some(tells) = &mut self.tells {
-            *tells = tells
+        if let Some(reports) = &mut self.reports {
+            *reports = reports
                 .checked_sub(1)
                 .ok_or_else(|| Failure::new("the connection was lost"))?;
         }

@@ -28,7 +28,7 @@ use access::{Access, DeadLetters, Names};
 use broker::Broker;
 use open::Open;
 use render::{DlqReport, QueuePage};
-use send::{Outcome, Wait};
+use send::{SendOutcome, Wait};
 
 use crate::actor::status_of;
 use crate::answer::{Answer, Failure, Report};
@@ -183,7 +183,7 @@ async fn act<B: Broker>(
         DlqAction::Purge => {
             let waiting = size.waiting;
             report.outcome = Some(if waiting == 0 {
-                dlq::Outcome::default()
+                dlq::Done::default()
             } else {
                 consent(names, dlq, waiting, args).await?;
                 dlq::purge(broker, names, dlq, max, waiting).await?
@@ -252,7 +252,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     sent.message.iter_mut().for_each(|it| it.prepare(format));
     let text = format.write(&sent, || render::sent(&sent, terminal_width()))?;
     let mut notes = access.notes;
-    if sent.outcome == Outcome::NotSeen {
+    if sent.outcome == SendOutcome::NotSeen {
         notes.extend(sent.notes);
     }
     Ok(Report::new(text, sent.outcome.answer()).with_notes(notes))

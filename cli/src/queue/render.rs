@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
 use super::broker::Size;
-use super::dlq::Outcome as Done;
+use super::dlq::Done;
 use super::message::route;
 use super::peek::{MessageRow, Payload};
-use super::send::{Outcome, Sent};
+use super::send::{SendOutcome, Sent};
 use crate::args::queue::DlqAction;
 use crate::output::{Paint, Table, escaped, wrapped};
 
@@ -61,7 +61,7 @@ pub struct DlqReport {
     pub messages: Vec<MessageRow>,
     #[serde(flatten)]
     pub outcome: Option<Done>,
-    /// Dead letters that others hold, where the broker tells.
+    /// Dead letters that others hold, if the broker reports them.
     #[serde(skip)]
     pub held: u64,
     #[serde(skip)]
@@ -144,14 +144,14 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();
     let mut parts = vec![format!("message {id} sent to {queue}")];
     parts.extend(match sent.outcome {
-        Outcome::Sent => None,
-        Outcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
-        Outcome::Failed => Some(format!("failed: it is in {seen_in}")),
-        Outcome::DeadLettered => Some(format!("dead-lettered: it is in {seen_in}")),
-        Outcome::NotSeen => Some("it was not seen at its end".to_owned()),
+        SendOutcome::Sent => None,
+        SendOutcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
+        SendOutcome::Failed => Some(format!("failed: it is in {seen_in}")),
+        SendOutcome::DeadLettered => Some(format!("dead-lettered: it is in {seen_in}")),
+        SendOutcome::NotSeen => Some("it was not seen at its end".to_owned()),
     });
     let message = sent.message.as_ref();
-    let failed = message.filter(|_| sent.outcome == Outcome::Failed);
+    let failed = message.filter(|_| sent.outcome == SendOutcome::Failed);
     let error = failed.and_then(|it| it.error.as_ref());
     parts.extend(error.map(|error| format!("error: {}", one_line(error))));
     let payload = message.and_then(|it| it.payload.as_ref());

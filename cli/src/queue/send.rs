@@ -19,7 +19,7 @@ const SEARCHED: u64 = 200;
 /// Where a message was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Outcome {
+pub enum SendOutcome {
     Sent,
     Succeeded,
     Failed,
@@ -27,7 +27,7 @@ pub enum Outcome {
     NotSeen,
 }
 
-impl Outcome {
+impl SendOutcome {
     pub fn answer(self) -> Answer {
         match self {
             Self::Sent | Self::Succeeded => Answer::Fine,
@@ -43,7 +43,7 @@ impl Outcome {
 pub struct Sent {
     pub id: String,
     pub queue: String,
-    pub outcome: Outcome,
+    pub outcome: SendOutcome,
     /// The queue in which it was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen_in: Option<String>,
@@ -57,7 +57,7 @@ pub struct Sent {
 #[derive(Debug)]
 struct End {
     queue: String,
-    outcome: Outcome,
+    outcome: SendOutcome,
     /// Messages that waited at the last count.
     known: u64,
     note: Option<String>,
@@ -89,14 +89,14 @@ pub async fn send<B: Broker>(
     let mut sent = Sent {
         id: id.to_owned(),
         queue: names.queue.clone(),
-        outcome: Outcome::Sent,
+        outcome: SendOutcome::Sent,
         seen_in: None,
         message: None,
         notes: Vec::new(),
     };
     if let Some(wait) = wait {
         let mut followed = follow(broker, &mut sent, &mut ends, wait).await;
-        if followed.is_ok() && sent.outcome == Outcome::NotSeen {
+        if followed.is_ok() && sent.outcome == SendOutcome::NotSeen {
             followed = whereabouts(broker, &names.queue)
                 .await
                 .map(|note| sent.notes.push(note));
@@ -105,7 +105,7 @@ pub async fn send<B: Broker>(
             .extend(ends.into_iter().filter_map(|end| end.note));
         // The broker has stored the message: after a failure, a script would send it again.
         if let Err(why) = followed {
-            sent.outcome = Outcome::NotSeen;
+            sent.outcome = SendOutcome::NotSeen;
             let note = format!("the broker has stored the message, but following it failed: {why}");
             sent.notes.push(note);
         }
@@ -117,10 +117,10 @@ async fn ends<B: Broker>(broker: &mut B, names: &Names) -> Result<Vec<End>, Fail
     let dlq = names
         .dlq
         .iter()
-        .map(|dlq| (&dlq.queue, Outcome::DeadLettered));
+        .map(|dlq| (&dlq.queue, SendOutcome::DeadLettered));
     let queues = [
-        (&names.happy_end, Outcome::Succeeded),
-        (&names.error_end, Outcome::Failed),
+        (&names.happy_end, SendOutcome::Succeeded),
+        (&names.error_end, SendOutcome::Failed),
     ];
     let mut ends = Vec::new();
     // An end actor's own messages end where they are sent.
@@ -157,7 +157,7 @@ async fn follow<B: Broker>(
             }
         }
         if Instant::now() >= until {
-            sent.outcome = Outcome::NotSeen;
+            sent.outcome = SendOutcome::NotSeen;
             return Ok(());
         }
         sleep(POLL).await;

@@ -116,7 +116,7 @@ impl Sqs {
     async fn arn(&mut self, queue: &str) -> Result<String, Failure> {
         let attributes = self.attributes(queue).await?;
         let arn = attributes.get(&Attribute::QueueArn).cloned();
-        arn.ok_or_else(|| Failure::new(format!("SQS does not tell the ARN of queue {queue}")))
+        arn.ok_or_else(|| Failure::new(format!("SQS returned no ARN for queue {queue}")))
     }
 
     /// Follows the latest move of a queue's messages to its end.

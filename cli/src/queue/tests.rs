@@ -7,12 +7,12 @@ use clap::Parser;
 use super::access::{DeadLetters, Names};
 use super::act;
 use super::broker::Broker;
-use super::dlq::{Outcome as Done, purge, redrive};
+use super::dlq::{Done, purge, redrive};
 use super::memory::Memory;
 use super::message::compose;
 use super::peek::peek;
 use super::render::dead_letters;
-use super::send::{Outcome, Wait, send};
+use super::send::{SendOutcome, Wait, send};
 use crate::answer::Answer;
 use crate::args::queue::DlqArgs;
 use crate::args::{Cli, Command};
@@ -195,8 +195,8 @@ async fn sent(broker: &mut Memory, wait: bool) -> super::send::Sent {
 #[tokio::test]
 async fn message_is_followed_to_its_end() {
     for (end, outcome) in [
-        ("asya-happy-end", Outcome::Succeeded),
-        ("asya-error-end", Outcome::Failed),
+        ("asya-happy-end", SendOutcome::Succeeded),
+        ("asya-error-end", SendOutcome::Failed),
     ] {
         let queues: [(&str, &[&str]); 3] = [
             ("asya-embed", &[]),
@@ -205,7 +205,7 @@ async fn message_is_followed_to_its_end() {
         ];
         let mut broker = Memory::with(&queues);
         broker.delivers_to = Some(end.to_owned());
-        assert_eq!(sent(&mut broker, false).await.outcome, Outcome::Sent);
+        assert_eq!(sent(&mut broker, false).await.outcome, SendOutcome::Sent);
         let found = sent(&mut broker, true).await;
         assert_eq!(
             (found.outcome, found.seen_in.as_deref()),
@@ -221,7 +221,7 @@ async fn consumers_of_an_end_keep_their_messages() {
     let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &["old"])]);
     broker.consumers = 1;
     let found = sent(&mut broker, true).await;
-    assert_eq!(found.outcome, Outcome::NotSeen);
+    assert_eq!(found.outcome, SendOutcome::NotSeen);
     assert_eq!(broker.queues["asya-happy-end"][0].deliveries, 0);
     let notes = found.notes.join("\n");
     assert!(notes.contains("consumers of asya-happy-end: 1"), "{notes}");
@@ -269,7 +269,7 @@ async fn message_that_is_not_seen_is_said_to_wait_for_somebody_who_receives_it()
         broker.consumers = consumers;
         broker.delivers_to = delivers_to.map(str::to_owned);
         let found = sent(&mut broker, true).await;
-        assert_eq!(found.outcome, Outcome::NotSeen);
+        assert_eq!(found.outcome, SendOutcome::NotSeen);
         assert!(found.notes[0].starts_with(note), "{:?}", found.notes);
     }
 }
@@ -277,10 +277,10 @@ async fn message_that_is_not_seen_is_said_to_wait_for_somebody_who_receives_it()
 #[tokio::test]
 async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
     let mut broker = Memory::with(&[("asya-embed", &[]), ("asya-happy-end", &[])]);
-    broker.tells = Some(2);
+    broker.reports = Some(2);
     let found = sent(&mut broker, true).await;
     assert_eq!((&*found.id, &*found.queue), ("1", "asya-embed"));
-    assert_eq!(found.outcome, Outcome::NotSeen);
+    assert_eq!(found.outcome, SendOutcome::NotSeen);
     assert_eq!(found.outcome.answer(), Answer::Unknown);
     let notes = found.notes.join("\n");
     assert!(
@@ -346,7 +346,7 @@ async fn message_that_was_found_is_reported_even_if_it_cannot_be_put_back() {
     // With this limit, it is put back as a copy, which the broker does not accept.
     (broker.limit, broker.accepts) = (Some(1), Some(1));
     let found = sent(&mut broker, true).await;
-    assert_eq!(found.outcome, Outcome::Succeeded);
+    assert_eq!(found.outcome, SendOutcome::Succeeded);
     broker.disconnect();
     assert_eq!(broker.bodies("asya-happy-end").len(), 1);
 }

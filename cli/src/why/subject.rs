@@ -67,7 +67,7 @@ impl Subject {
             "sts" | "statefulset" | "statefulsets" => Kind::Workload("StatefulSet"),
             _ => {
                 return Err(Failure::new(format!(
-                    "{text} is no pod; name a pod, actor/NAME, deploy/NAME or statefulset/NAME"
+                    "{text} is not a pod; pass a pod, actor/NAME, deploy/NAME or statefulset/NAME"
                 )));
             }
         };
@@ -215,6 +215,6 @@ mod tests {
         assert_eq!(kind_of("embed", false), Kind::Pod);
         assert_eq!(kind_of("pod/embed", true), Kind::Pod);
         let refused = Subject::parse("service/phi").unwrap_err().to_string();
-        assert!(refused.starts_with("service/phi is no pod"), "{refused}");
+        assert!(refused.starts_with("service/phi is not a pod"), "{refused}");
     }
 }

@@ -301,7 +301,7 @@ fn known_queues(
     KnownQueues::from_status(previous, unrecorded, desired, transports, holder_of)
 }
 
-/// The queues of which no status tells and which an earlier process may have created: the desired one, which this
+/// The queues that no status records and that an earlier process may have created: the desired one, which this
 /// process adds only once it has found it, and those on other transports.
 fn maybe_created_queues(
     desired: &Desired,
@@ -325,7 +325,7 @@ fn maybe_created_queues(
     possible
 }
 
-/// Whether the actor may have had a queue on another transport of which no status tells: its spec has changed since the
+/// Whether the actor may have had a queue on another transport that no status records: its spec has changed since the
 /// last one that did, and the process that acted upon it may have been interrupted.
 fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let verified = previous.queue.as_ref();
@@ -333,8 +333,8 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     actor.generation > 1 && verified != Some(actor.generation)
 }
 
-/// The pods of the actor's workload, and those that an earlier actor of its name left, in whichever mode either is; an
-/// `orphaned` workload is one of that actor.
+/// The pods of the actor's workload, and those that an earlier actor of its name left, whatever the mode of either
+/// actor; an `orphaned` workload is one of that actor.
 fn pods_of(
     context: &Context,
     actor: &ActorRecord,

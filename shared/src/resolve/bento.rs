@@ -16,7 +16,7 @@ const KIND: GroupKind<'static> = GroupKind {
     kind: "BentoDeployment",
 };
 const LABEL: &str = "yatai.ai/selector";
-const NEVER_SCALED: &str = "Yatai always creates an HPA for it; turn spec.scaling off, or deploy the Bento's image as \
+const NEVER_SCALED: &str = "Yatai always creates an HPA for it; set spec.scaling.enabled to false, or deploy the Bento's image as \
                             a Deployment";
 
 pub(super) struct BentoDeployment;

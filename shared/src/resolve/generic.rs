@@ -95,7 +95,7 @@ impl Generic {
                 Scale::Object(workload.clone())
             } else {
                 Scale::refused(format!(
-                    "{workload}: the operator cannot set the number of its pods; turn spec.scaling off"
+                    "{workload}: the operator cannot set the number of its pods; set spec.scaling.enabled to false"
                 ))
             },
             server: template_server(self, object),

@@ -80,7 +80,7 @@ impl Workspace {
         let mut warnings: Vec<_> = workspace.owner_warning().into_iter().collect();
         let scale = match (set, nodes) {
             (Some(set), _) => Scale::refused(format!(
-                "{itself} belongs to {set}, which scales it; set spec.workloadRef to {set} in a new AsyncActor, or turn spec.scaling off"
+                "{itself} belongs to {set}, which scales it; set spec.workloadRef to {set} in a new AsyncActor, or set spec.scaling.enabled to false"
             )),
             (None, Some(1)) => {
                 warnings.push(Finding::new(
@@ -93,7 +93,7 @@ impl Workspace {
                 Scale::Object(workload.clone())
             }
             (None, Some(nodes)) => Scale::refused(format!(
-                "{itself}: status.targetNodeCount is {nodes}, so the replicas of {workload} are the nodes of one model; bind an InferenceSet, which scales by whole models, or turn spec.scaling off"
+                "{itself}: status.targetNodeCount is {nodes}, so the replicas of {workload} are the nodes of one model; bind an InferenceSet, which scales by whole models, or set spec.scaling.enabled to false"
             )),
             (None, None) => Scale::refused(format!(
                 "{itself}: status.targetNodeCount is missing; scaling starts once KAITO has set it to 1"
@@ -200,7 +200,7 @@ impl InferenceSet {
         let scale = if auto_provision == Some("true") {
             Scale::refused(format!(
                 "{itself}: annotation {AUTO_PROVISION} is \"true\", so KAITO creates its own ScaledObject; remove \
-                 that annotation, or turn spec.scaling off"
+                 that annotation, or set spec.scaling.enabled to false"
             ))
         } else {
             warnings.push(Finding::new(

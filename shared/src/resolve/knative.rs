@@ -18,7 +18,7 @@ pub(super) const REVISION_LABEL: &str = "serving.knative.dev/revision";
 const HASH_LABEL: &str = "serving.knative.dev/deployment-hash";
 const DEFAULT_PORT: u16 = 8080;
 const NEVER_SCALED: &str = "Knative scales it by requests and reverts any other number of pods; keep pods with \
-                            annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off";
+                            annotation autoscaling.knative.dev/min-scale in spec.template, and set spec.scaling.enabled to false";
 
 pub(super) struct KnativeService;
 

@@ -182,7 +182,7 @@ impl InferenceService {
             roll: RolloutMethod::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
             scale: Scale::refused(format!(
                 "{itself}: Knative scales it by requests and reverts any other number of pods; create a new \
-                 InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or turn spec.scaling off"
+                 InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or set spec.scaling.enabled to false"
             )),
             server: Server::on_port(Some(PORT), adapter),
             adapter: Some(adapter),
@@ -271,7 +271,7 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
         return Ok(Some(Finding::new(
             FindingReason::ScalingNotSupported,
             format!(
-                "{itself}: spec.predictor.workerSpec is set, so its pods are the nodes of one model; turn spec.scaling off"
+                "{itself}: spec.predictor.workerSpec is set, so its pods are the nodes of one model; set spec.scaling.enabled to false"
             ),
         )));
     }
@@ -279,7 +279,7 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
         Finding::new(
             FindingReason::ScalingNotSupported,
             format!(
-                "{itself}: annotation {AUTOSCALER_CLASS} is {class}, so KServe sets the replicas; set it to external, or turn spec.scaling off"
+                "{itself}: annotation {AUTOSCALER_CLASS} is {class}, so KServe sets the replicas; set it to external, or set spec.scaling.enabled to false"
             ),
         )
     }))

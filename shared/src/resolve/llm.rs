@@ -82,10 +82,10 @@ impl LlmInferenceService {
         };
         let scale = match (replicas, scaling) {
             (Some(_), _) => Scale::refused(format!(
-                "{itself}: spec.replicas is set, and KServe keeps that number; remove it, or turn spec.scaling of the AsyncActor off"
+                "{itself}: spec.replicas is set, and KServe keeps that number; remove it, or set spec.scaling.enabled of the AsyncActor to false"
             )),
             (None, Some(_)) => Scale::refused(format!(
-                "{itself}: spec.scaling is set, so KServe scales it; remove it, or turn spec.scaling of the AsyncActor off"
+                "{itself}: spec.scaling is set, so KServe scales it; remove it, or set spec.scaling.enabled of the AsyncActor to false"
             )),
             (None, None) => Scale::Object(workload.clone()),
         };

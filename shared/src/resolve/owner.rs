@@ -49,7 +49,7 @@ pub(super) fn roll_and_scale(
         roll: RolloutMethod::Evict,
         scale: Scale::refused(why.unwrap_or_else(|| {
             format!(
-                "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new AsyncActor, or turn spec.scaling off"
+                "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new AsyncActor, or set spec.scaling.enabled to false"
             )
         })),
         warnings: vec![has_owner(workload, owner)],

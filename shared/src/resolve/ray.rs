@@ -24,7 +24,7 @@ const CLUSTER_LABEL: &str = "ray.io/cluster";
 const NODE_TYPE: (&str, &str) = ("ray.io/node-type", "worker");
 const ORIGIN: &str = "ray.io/originated-from-cr-name";
 const NEVER_SCALED: &str = "it has no /scale, and its worker groups are an atomic list that only one manager can own; \
-                            set replicas of its workers, or turn spec.scaling off";
+                            set replicas of its workers, or set spec.scaling.enabled to false";
 
 pub(super) struct Cluster;
 
@@ -189,7 +189,7 @@ fn check_workers(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<F
     Ok(on.then(|| {
         caveat(format!(
             "{itself}: {} is true, and Ray's autoscaler does not see messages: it may remove a worker that is \
-             processing one; turn it off, or set minReplicas of the workers",
+             processing one; disable it, or set minReplicas of the workers",
             autoscaling.join(".")
         ))
     }))

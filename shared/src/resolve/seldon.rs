@@ -78,7 +78,7 @@ impl SeldonDeployment {
             (None, Some(only)) => Scale::Object(only.clone()),
             (None, None) => Scale::refused(format!(
                 "{itself} has several Deployments, {}, and a queue can scale only one; merge them into one predictor \
-                 with one component, or turn spec.scaling off",
+                 with one component, or set spec.scaling.enabled to false",
                 names.join(" and ")
             )),
         };
@@ -168,7 +168,7 @@ fn scale_refused(seldon: &Fields<'_>) -> Read<Option<Finding>> {
         Finding::new(
             FindingReason::ScalingNotSupported,
             format!(
-                "{}: {field} is set, so Seldon sets the replicas; remove it, or turn spec.scaling off",
+                "{}: {field} is set, so Seldon sets the replicas; remove it, or set spec.scaling.enabled to false",
                 seldon.itself
             ),
         )

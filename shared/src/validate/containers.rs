@@ -18,7 +18,7 @@ fn all<'a>(subject: &Subject<'a>) -> Vec<TemplateNode<'a>> {
 }
 
 /// VAL-3.
-pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Violations) {
+pub(super) fn has_one_runtime(subject: &Subject<'_>, found: &mut Violations) {
     let Some(workload) = &subject.spec.workload else {
         return;
     };
@@ -43,7 +43,7 @@ pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Violations) 
 }
 
 /// VAL-4.
-pub(super) fn none_is_the_sidecar(subject: &Subject<'_>, found: &mut Violations) {
+pub(super) fn reserves_sidecar_name(subject: &Subject<'_>, found: &mut Violations) {
     for container in all(subject)
         .iter()
         .filter(|it| it.text("name") == Some(SIDECAR_CONTAINER))

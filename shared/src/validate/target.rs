@@ -43,7 +43,7 @@ pub(super) fn api_version_has_a_group(subject: &Subject<'_>, found: &mut Violati
 }
 
 /// BIND-16.
-pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Violations) {
+pub(super) fn rejects_jobs(subject: &Subject<'_>, found: &mut Violations) {
     let completes = |it: &WorkloadRef| matches!(it.kind.as_str(), "Job" | "CronJob");
     if subject.spec.workload_ref.as_ref().is_some_and(completes) {
         found.add("spec.workloadRef.kind", messages::NO_JOBS);

@@ -64,7 +64,11 @@ fn certificate(observed: &Observed, webhook: &OperatorDeployment, now: Timestamp
     let served = match &observed.serving_secret {
         Ok(Some(served)) => served,
         Ok(None) => {
-            return Check::failed(subject, "CertificateInvalid", "There is no Secret with it.");
+            return Check::failed(
+                subject,
+                "CertificateInvalid",
+                "The Secret with the certificate does not exist.",
+            );
         }
         Err(why) => return Check::unknown(subject, why),
     };

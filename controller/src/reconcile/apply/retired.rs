@@ -132,7 +132,7 @@ async fn delete(
     Ok((after_retired_removal(is_confirmed, &removal), wait))
 }
 
-/// Whether a retired queue is the actor's `current` one, which another transport leads to: two Secrets, or two
+/// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets, or two
 /// endpoints of one account (QUE-36).
 async fn is_same_at_broker(
     queues: &ActorQueues<'_>,

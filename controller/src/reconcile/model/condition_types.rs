@@ -17,7 +17,7 @@ pub const READY: &str = "Ready";
 /// Another client reverts what the operator writes; False or absent is good.
 pub const CONFLICT: &str = "Conflict";
 
-/// `spec.workloadRef` leads to a workload that can be bound.
+/// `spec.workloadRef` resolves to a workload that can be bound.
 pub const TARGET_RESOLVED: &str = "TargetResolved";
 
 /// The pods of the target have the sidecar.

@@ -58,7 +58,7 @@ fn bento_deployment_has_a_warning_and_is_never_scaled() {
     let own = deployment(&target, "iris");
     assert_eq!(
         not_scaled(&target, &[&own]),
-        "BentoDeployment/iris: Yatai always creates an HPA for it; turn spec.scaling off, or deploy the Bento's image \
+        "BentoDeployment/iris: Yatai always creates an HPA for it; set spec.scaling.enabled to false, or deploy the Bento's image \
          as a Deployment"
     );
     assert_eq!(

@@ -164,7 +164,7 @@ fn workloads_with_replicas_managed_by_others_are_bound_but_not_scaled() {
         assert_eq!(
             not_scaled(&target, &[&own]),
             format!(
-                "{kind}/big: the operator cannot set the number of its pods; turn spec.scaling off"
+                "{kind}/big: the operator cannot set the number of its pods; set spec.scaling.enabled to false"
             )
         );
     }

@@ -135,7 +135,7 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
     let two = with(workspace(), &json!({"status": {"targetNodeCount": 2}}));
     assert_eq!(
         not_scaled(&two, &[&own]),
-        "Workspace/phi: status.targetNodeCount is 2, so the replicas of StatefulSet/phi are the nodes of one model; bind an InferenceSet, which scales by whole models, or turn spec.scaling off"
+        "Workspace/phi: status.targetNodeCount is 2, so the replicas of StatefulSet/phi are the nodes of one model; bind an InferenceSet, which scales by whole models, or set spec.scaling.enabled to false"
     );
     assert_eq!(warnings(&two, &[&own]), []);
     let new = with(workspace(), &json!({"status": {"targetNodeCount": null}}));
@@ -143,7 +143,7 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
         not_scaled(&new, &[&own]),
         "Workspace/phi: status.targetNodeCount is missing; scaling starts once KAITO has set it to 1"
     );
-    let message = "Workspace/phi belongs to InferenceSet/fleet, which scales it; set spec.workloadRef to InferenceSet/fleet in a new AsyncActor, or turn spec.scaling off";
+    let message = "Workspace/phi belongs to InferenceSet/fleet, which scales it; set spec.workloadRef to InferenceSet/fleet in a new AsyncActor, or set spec.scaling.enabled to false";
     let one_of_many = by(&inference_set(), workspace());
     assert_eq!(not_scaled(&one_of_many, &[&own]), message);
     assert_eq!(
@@ -265,6 +265,6 @@ fn inference_set_scaled_by_kaito_is_not_scaled() {
     assert_eq!(
         not_scaled(&target, &models.iter().collect::<Vec<_>>()),
         "InferenceSet/fleet: annotation scaledobject.kaito.sh/auto-provision is \"true\", so KAITO creates its own \
-         ScaledObject; remove that annotation, or turn spec.scaling off"
+         ScaledObject; remove that annotation, or set spec.scaling.enabled to false"
     );
 }

@@ -69,7 +69,7 @@ fn knative_service_covers_all_its_revisions() {
     assert_eq!(
         not_scaled(&target, &all),
         "Service/hello: Knative scales it by requests and reverts any other number of pods; keep pods with annotation \
-         autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
+         autoscaling.knative.dev/min-scale in spec.template, and set spec.scaling.enabled to false"
     );
     let label = [("serving.knative.dev/service", "hello")];
     for pods in [it.pods, unresolved_pods(&target)] {

@@ -222,7 +222,7 @@ fn inference_service_scaled_by_kserve_is_not_scaled() {
         assert_eq!(
             not_scaled(&of_class(class), &[&own]),
             format!(
-                "InferenceService/iris: annotation serving.kserve.io/autoscalerClass is {class}, so KServe sets the replicas; set it to external, or turn spec.scaling off"
+                "InferenceService/iris: annotation serving.kserve.io/autoscalerClass is {class}, so KServe sets the replicas; set it to external, or set spec.scaling.enabled to false"
             )
         );
     }
@@ -233,7 +233,7 @@ fn inference_service_scaled_by_kserve_is_not_scaled() {
     let workers = json!({"spec": {"predictor": {"workerSpec": {"pipelineParallelSize": 2}}}});
     assert_eq!(
         not_scaled(&with(of_class("external"), &workers), &[&own]),
-        "InferenceService/iris: spec.predictor.workerSpec is set, so its pods are the nodes of one model; turn spec.scaling off"
+        "InferenceService/iris: spec.predictor.workerSpec is set, so its pods are the nodes of one model; set spec.scaling.enabled to false"
     );
 }
 
@@ -338,7 +338,7 @@ fn knative_mode_binds_every_revision() {
         assert_eq!(
             not_scaled(&target, &all),
             "InferenceService/iris: Knative scales it by requests and reverts any other number of pods; create a new \
-             InferenceService with annotation serving.kserve.io/deploymentMode: Standard, or turn spec.scaling off"
+             InferenceService with annotation serving.kserve.io/deploymentMode: Standard, or set spec.scaling.enabled to false"
         );
         let owner = (
             "apps/v1",

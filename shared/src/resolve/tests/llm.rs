@@ -172,11 +172,11 @@ fn llm_with_replicas_set_by_kserve_is_not_scaled() {
     let own = deployment(&service(), "qwen-kserve");
     assert_eq!(
         not_scaled(&with(service(), &json!({"spec": {"replicas": 2}})), &[&own]),
-        "LLMInferenceService/qwen: spec.replicas is set, and KServe keeps that number; remove it, or turn spec.scaling of the AsyncActor off"
+        "LLMInferenceService/qwen: spec.replicas is set, and KServe keeps that number; remove it, or set spec.scaling.enabled of the AsyncActor to false"
     );
     let scaling = json!({"spec": {"scaling": {"minReplicas": 1, "maxReplicas": 4, "keda": {}}}});
     assert_eq!(
         not_scaled(&with(service(), &scaling), &[&own]),
-        "LLMInferenceService/qwen: spec.scaling is set, so KServe scales it; remove it, or turn spec.scaling of the AsyncActor off"
+        "LLMInferenceService/qwen: spec.scaling is set, so KServe scales it; remove it, or set spec.scaling.enabled of the AsyncActor to false"
     );
 }

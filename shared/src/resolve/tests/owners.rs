@@ -86,7 +86,7 @@ fn workload_other_than_its_owners_server_is_evicted_and_not_scaled() {
 fn workload_of_an_unread_owner_is_evicted_and_not_scaled() {
     let owner = kaito::workspace();
     let target = kaito::stateful_set(&owner);
-    let message = "StatefulSet/phi belongs to Workspace/phi, which may set its replicas; set spec.workloadRef to Workspace/phi in a new AsyncActor, or turn spec.scaling off";
+    let message = "StatefulSet/phi belongs to Workspace/phi, which may set its replicas; set spec.workloadRef to Workspace/phi in a new AsyncActor, or set spec.scaling.enabled to false";
     let mut earlier = owner.clone();
     earlier["metadata"]["uid"] = json!("of an earlier Workspace");
     for owners in [&[][..], &[&earlier]] {

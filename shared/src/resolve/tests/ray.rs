@@ -42,7 +42,7 @@ fn ray_cluster_binds_its_workers_and_not_its_head() {
     assert_eq!(
         not_scaled(&target, &[]),
         "RayCluster/rc: it has no /scale, and its worker groups are an atomic list that only one manager can own; set \
-         replicas of its workers, or turn spec.scaling off"
+         replicas of its workers, or set spec.scaling.enabled to false"
     );
     let proxy = (FindingReason::BindingCaveat, PROXY.to_owned());
     assert_eq!(warnings(&target, &[]), [proxy]);
@@ -74,7 +74,7 @@ fn ray_autoscaler_has_a_warning() {
     assert_eq!(
         autoscaler.1,
         "RayCluster/rc: spec.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may \
-         remove a worker that is processing one; turn it off, or set minReplicas of the workers"
+         remove a worker that is processing one; disable it, or set minReplicas of the workers"
     );
 }
 
@@ -147,7 +147,7 @@ fn ray_service_is_checked_by_its_cluster_spec() {
     assert_eq!(
         message,
         "RayService/rs: spec.rayClusterConfig.enableInTreeAutoscaling is true, and Ray's autoscaler does not see \
-         messages: it may remove a worker that is processing one; turn it off, or set minReplicas of the workers"
+         messages: it may remove a worker that is processing one; disable it, or set minReplicas of the workers"
     );
 }
 

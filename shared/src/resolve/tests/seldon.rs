@@ -105,7 +105,7 @@ fn all_pods_of_several_deployments_are_bound_and_none_is_scaled() {
     assert_eq!(
         not_scaled(&target, &all),
         "SeldonDeployment/iris has several Deployments, iris-default-0-classifier and iris-green-0-classifier, and a \
-         queue can scale only one; merge them into one predictor with one component, or turn spec.scaling off"
+         queue can scale only one; merge them into one predictor with one component, or set spec.scaling.enabled to false"
     );
 }
 
@@ -135,7 +135,7 @@ fn seldon_deployment_with_replicas_set_by_seldon_is_not_scaled() {
         assert_eq!(
             not_scaled(&target, &[&deployment(&target, OWN)]),
             format!(
-                "SeldonDeployment/iris: {field} is set, so Seldon sets the replicas; remove it, or turn spec.scaling off"
+                "SeldonDeployment/iris: {field} is set, so Seldon sets the replicas; remove it, or set spec.scaling.enabled to false"
             )
         );
     }

@@ -129,7 +129,7 @@ fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
         scaling(&ray),
         [
             "spec.scaling: RayCluster/phi: it has no /scale, and its worker groups are an atomic list that only one \
-             manager can own; set replicas of its workers, or turn spec.scaling off"
+             manager can own; set replicas of its workers, or set spec.scaling.enabled to false"
         ]
     );
     let mut plain = on_restart("Deployment");

@@ -156,7 +156,7 @@ fn was_scaled(observed: &Observed) -> bool {
     previous.any(|condition| condition.type_ == SCALING_READY)
 }
 
-/// Whether the condition told of the target's pods.
+/// Whether the previous condition was about the target's pods.
 fn was_about_pods(observed: &Observed) -> bool {
     let mut reasons = vec![Reason::ProgressDeadlineExceeded];
     reasons.extend(ProblemClass::ALL.map(reason_of));
