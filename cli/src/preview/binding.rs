@@ -69,6 +69,7 @@ impl Online<'_> {
             )
             .await;
         }
+        self.add_missing_secrets(preview, subject).await;
         let scaled = found.target.scale.object();
         let refused = subject.spec.effective_scaling().is_some() && scaled.is_none();
         if let (Scale::Refused(finding), true) = (&found.target.scale, refused) {

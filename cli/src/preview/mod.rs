@@ -14,6 +14,7 @@ mod online;
 mod queue;
 mod render;
 mod restart;
+mod secrets;
 mod standalone;
 
 use asya_shared::api::AsyncActor;
