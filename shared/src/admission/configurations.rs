@@ -29,8 +29,8 @@ pub struct MutatingConfigurations {
     pub unenforced_required: Vec<UnenforcedBinding>,
 }
 
-/// Renders the mutating configurations. `bindings` are sorted oldest first, so that new bindings never make an older
-/// one fail open.
+/// Renders the mutating configurations. `bindings` are sorted oldest first, so that a new binding makes an older one
+/// fail open only beyond the share of that one's namespace.
 #[must_use]
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);

@@ -1,5 +1,7 @@
 //! Which required bindings have an entry of their own, and which of these fail closed (CFG-7).
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 
 use super::entry::{RequiredEntry, json_size, required_entry};
@@ -23,7 +25,7 @@ pub struct UnenforcedBinding {
 /// Why the entry of a required binding cannot fail closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unenforced {
-    /// The maximum number or size of such entries has been reached.
+    /// The maximum number or size of such entries has been reached, by others and, beyond its share, by its namespace.
     NoRoom,
     /// Its pod selector is too large for an entry, and nothing else tells its pods from others.
     SelectorTooLarge,
@@ -40,43 +42,60 @@ pub(super) struct RequiredEntries<'b> {
     pub(super) unenforced: Vec<UnenforcedBinding>,
 }
 
+/// A required binding that may have an entry of its own.
+struct Candidate<'b> {
+    binding: &'b Binding,
+    entry: Box<MutatingWebhook>,
+    size: usize,
+    verified: bool,
+    fails_closed: bool,
+    has_own: bool,
+}
+
 /// Decides about the required ones of `bindings`, which are sorted oldest first.
 pub(super) fn required_entries<'b>(
     settings: &Settings,
     bindings: impl Iterator<Item = &'b Binding>,
 ) -> RequiredEntries<'b> {
     let mut result = RequiredEntries::default();
-    let mut closed = Room {
-        entries: MAX_REQUIRED,
-        bytes: MAX_BYTES,
-    };
-    let mut own = Room {
-        entries: MAX_OBJECTS * REQUIRED_PER_OBJECT,
-        bytes: MAX_BYTES,
-    };
+    let mut candidates = Vec::new();
     for binding in bindings {
         let Policy::Required { verified } = binding.policy else {
             continue;
         };
-        let entry = match required_entry(settings, binding) {
-            RequiredEntry::Own(entry) => entry,
-            RequiredEntry::NoPods => continue,
+        match required_entry(settings, binding) {
+            RequiredEntry::Own(entry) => candidates.push(Candidate {
+                binding,
+                size: json_size(&entry),
+                entry,
+                verified,
+                fails_closed: false,
+                has_own: false,
+            }),
+            RequiredEntry::NoPods => {}
             RequiredEntry::TooLarge => {
                 result.report(binding, Unenforced::SelectorTooLarge);
                 result.shared.push(binding);
-                continue;
             }
-        };
-        let size = json_size(&entry);
-        let has_room = closed.take(size);
-        if !has_room {
+        }
+    }
+    let room = close(&mut candidates);
+    distribute(&mut candidates);
+    for candidate in candidates {
+        let Candidate { binding, size, .. } = candidate;
+        // One that is not verified yet is told as well, or else it would be told again after each restart.
+        if !candidate.fails_closed && (candidate.verified || !room.has_for(binding, size)) {
             result.report(binding, Unenforced::NoRoom);
         }
-        if own.take(size) {
-            let fails = verified && has_room;
+        if candidate.has_own {
+            let policy = if candidate.fails_closed {
+                "Fail"
+            } else {
+                "Ignore"
+            };
             result.own.push(MutatingWebhook {
-                failure_policy: Some(if fails { "Fail" } else { "Ignore" }.to_owned()),
-                ..*entry
+                failure_policy: Some(policy.to_owned()),
+                ..*candidate.entry
             });
         } else {
             result.shared.push(binding);
@@ -84,6 +103,72 @@ pub(super) fn required_entries<'b>(
     }
     result
 }
+
+/// Lets verified entries fail closed: first those within the share of their namespace, then what else there is room
+/// for, each time the oldest first. Entries that must not fail closed anyway take no room.
+fn close<'b>(candidates: &mut [Candidate<'b>]) -> ClosedRoom<'b> {
+    let mut room = ClosedRoom {
+        left: Room {
+            entries: MAX_REQUIRED,
+            bytes: MAX_BYTES,
+        },
+        shares: BTreeMap::new(),
+        beyond_shares: false,
+    };
+    for candidate in candidates.iter_mut().filter(|it| it.verified) {
+        let share = room.shares.entry(&candidate.binding.namespace);
+        let share = share.or_insert(SHARE);
+        if share.has(candidate.size) && room.left.take(candidate.size) {
+            share.take(candidate.size);
+            candidate.fails_closed = true;
+        }
+    }
+    for candidate in candidates.iter_mut().filter(|it| it.verified) {
+        if !candidate.fails_closed && room.left.take(candidate.size) {
+            candidate.fails_closed = true;
+            room.beyond_shares = true;
+        }
+    }
+    room
+}
+
+/// Decides who has an entry of its own: first those that fail closed, then the oldest.
+fn distribute(candidates: &mut [Candidate<'_>]) {
+    let mut room = Room {
+        entries: MAX_OBJECTS * REQUIRED_PER_OBJECT,
+        bytes: MAX_BYTES,
+    };
+    for fails_closed in [true, false] {
+        for candidate in candidates.iter_mut() {
+            if candidate.fails_closed == fails_closed {
+                candidate.has_own = room.take(candidate.size);
+            }
+        }
+    }
+}
+
+/// Room for entries that fail closed.
+struct ClosedRoom<'b> {
+    left: Room,
+    /// What is left of the share of each namespace.
+    shares: BTreeMap<&'b str, Room>,
+    /// Whether an entry beyond the share of its namespace has room, which makes way for one within its share.
+    beyond_shares: bool,
+}
+
+impl ClosedRoom<'_> {
+    /// Whether this binding's entry would have room, once it is verified.
+    fn has_for(&self, binding: &Binding, size: usize) -> bool {
+        let share = self.shares.get(&*binding.namespace).unwrap_or(&SHARE);
+        self.left.has(size) || (self.beyond_shares && share.has(size))
+    }
+}
+
+/// One namespace's share of the room, while others need the rest.
+const SHARE: Room = Room {
+    entries: MAX_REQUIRED / 2,
+    bytes: MAX_BYTES / 2,
+};
 
 impl RequiredEntries<'_> {
     fn report(&mut self, binding: &Binding, reason: Unenforced) {

@@ -160,8 +160,9 @@ fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<S
 fn unenforced_message(reason: Unenforced) -> String {
     let why = match reason {
         Unenforced::NoRoom => format!(
-            "{MAX_REQUIRED} older bindings are already required, which is the maximum, so pods of this one may start \
-             without the sidecar; set spec.binding.required to false here or in another actor"
+            "there is no room for another webhook entry that fails closed (at most {MAX_REQUIRED} in the cluster), so \
+             pods of this one may start without the sidecar; set it to false in an older binding of this namespace, \
+             if there is one that can do without, or here"
         ),
         Unenforced::SelectorTooLarge => "the pod selector of the target's workload is too large for a webhook entry, \
              and nothing else tells its pods from others, so they may start without the sidecar; give the workload a \
