@@ -11,6 +11,7 @@ macro_rules! reasons {
     })+) => {
         /// Why a condition has its status. Users see the variant's name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(clippy::doc_markdown, reason = "users read these texts, too: kinds are no code")]
         pub enum Reason {
             $($(#[doc = $cause] $name,)+)+
         }
