@@ -100,27 +100,32 @@ fn five_calls_without_a_response_open_the_circuit_for_thirty_seconds_before_one_
         ),
     ];
     for (case, steps) in cases {
-        let (mut circuit, mut now) = (Circuit::default(), Instant::now());
-        let error = BrokerError::Unreachable("no response".to_owned());
-        for (index, step) in steps.into_iter().enumerate() {
-            match step {
-                Unanswered => circuit.record_failure(now, &error),
-                Answered => circuit.record_response(),
-                After(seconds) => now += Duration::from_secs(seconds),
-                Allowed => assert_eq!(circuit.allow(now), Ok(()), "{case}, step {index}"),
-                Refused => {
-                    let Err(BrokerError::CircuitOpen(last, wait)) = circuit.allow(now) else {
-                        panic!("{case}, step {index}");
-                    };
-                    assert_eq!(*last, error, "{case}, step {index}");
-                    assert!(!wait.is_zero() && wait <= OPEN_DURATION, "{wait:?}");
-                }
-                Down => assert_eq!(
-                    circuit.allow(now),
-                    Err(error.clone()),
-                    "{case}, step {index}"
-                ),
+        run(case, steps);
+    }
+}
+
+fn run(case: &str, steps: Vec<Step>) {
+    use Step::{After, Allowed, Answered, Down, Refused, Unanswered};
+    let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+    let error = BrokerError::Unreachable("no response".to_owned());
+    for (index, step) in steps.into_iter().enumerate() {
+        match step {
+            Unanswered => circuit.record_failure(now, &error),
+            Answered => circuit.record_response(),
+            After(seconds) => now += Duration::from_secs(seconds),
+            Allowed => assert_eq!(circuit.allow(now), Ok(()), "{case}, step {index}"),
+            Refused => {
+                let Err(BrokerError::CircuitOpen(last, wait)) = circuit.allow(now) else {
+                    panic!("{case}, step {index}");
+                };
+                assert_eq!(*last, error, "{case}, step {index}");
+                assert!(!wait.is_zero() && wait <= OPEN_DURATION, "{wait:?}");
             }
+            Down => assert_eq!(
+                circuit.allow(now),
+                Err(error.clone()),
+                "{case}, step {index}"
+            ),
         }
     }
 }

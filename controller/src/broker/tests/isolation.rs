@@ -38,7 +38,7 @@ async fn hanging_broker_does_not_hold_all_of_few_workers() {
 
 async fn reconciled_while_one_hangs(settings: WorkQueueSettings, fine_actors: usize) {
     let queue: WorkQueue<(char, usize)> =
-        WorkQueue::with_observer(settings.clone(), Arc::new(Metrics::new()));
+        WorkQueue::with_observer(settings, Arc::new(Metrics::new()));
     // Actors on the hanging broker come first and outnumber the workers.
     for number in 0..300 {
         queue.enqueue(('a', number));

@@ -70,12 +70,11 @@ async fn reports(
                     }
                     other => panic!("{other:?}"),
                 };
-                match requeue {
-                    Requeue::After(wait) => sleep(wait).await,
-                    _ => {
-                        sleep(backoff).await;
-                        backoff = (backoff * 2).min(Duration::from_mins(5));
-                    }
+                if let Requeue::After(wait) = requeue {
+                    sleep(wait).await;
+                } else {
+                    sleep(backoff).await;
+                    backoff = (backoff * 2).min(Duration::from_mins(5));
                 }
             }
         });
