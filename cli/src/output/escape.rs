@@ -48,7 +48,10 @@ pub(super) fn in_json(text: String) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            _ if is_command(letter) => safe.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            _ if is_command(letter) => {
+                let escape = format!("\\u{:04x}", u32::from(letter));
+                safe.push_str(&escape);
+            }
             _ => safe.push(letter),
         }
     }

@@ -98,9 +98,9 @@ async fn only_the_leader_enqueues_bindings_whose_targets_change() {
     });
     let projected: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
     let affected = operator.context.stores.actors.apply(&None, &projected);
-    affected
-        .into_iter()
-        .for_each(|enqueue| operator.on_actor_change(enqueue));
+    for enqueue in affected {
+        operator.on_actor_change(enqueue);
+    }
     let kind = bindings.target_of(&Key::new("ns", "a")).unwrap().kind;
     let (watch, scope) = (ObjectWatch::new(bindings, &kind), Some("ns".into()));
     let change_target = |version: u32| {
@@ -110,9 +110,9 @@ async fn only_the_leader_enqueues_bindings_whose_targets_change() {
         let target: Projected<ForeignRecord> = serde_json::from_str(&target.to_string()).unwrap();
         let affected = watch.apply(&scope, &target);
         assert_eq!(affected, [Enqueue::Actor(Key::new("ns", "a"))]);
-        affected
-            .into_iter()
-            .for_each(|enqueue| operator.on_bound_object_change(enqueue));
+        for enqueue in affected {
+            operator.on_bound_object_change(enqueue);
+        }
     };
     let queued = || operator.queue.sizes().ready + operator.queue.sizes().waiting;
 
@@ -120,9 +120,9 @@ async fn only_the_leader_enqueues_bindings_whose_targets_change() {
     change_target(7);
     let listed = watch.init_done(&scope);
     assert_eq!(listed, [Enqueue::Actor(Key::new("ns", "a"))]);
-    listed
-        .into_iter()
-        .for_each(|enqueue| operator.on_bound_object_change(enqueue));
+    for enqueue in listed {
+        operator.on_bound_object_change(enqueue);
+    }
     change_target(8);
     assert_eq!(queued(), 0, "a standby enqueues nothing");
 

@@ -23,10 +23,10 @@ fn of_cluster(cluster: &str) -> DeletionRefusal {
     DeletionRefusal::OtherCluster(cluster.to_owned())
 }
 
-fn belongs_to<T: std::fmt::Debug>(queue: &ActorQueue, result: Result<T, BrokerError>) {
+fn belongs_to<T: std::fmt::Debug>(queue: &ActorQueue, result: &Result<T, BrokerError>) {
     let owner = format!("belongs to {}/{}", queue.namespace, queue.actor);
     assert!(
-        matches!(&result, Err(BrokerError::QueueNameTaken(text)) if text.contains(&owner)),
+        matches!(result, Err(BrokerError::QueueNameTaken(text)) if text.contains(&owner)),
         "{result:?}"
     );
 }
@@ -44,9 +44,9 @@ async fn kept_for_its_actor(real: &Real) {
         namespace: "newcomers".to_owned(),
         ..queue.clone()
     };
-    belongs_to(&queue, client.observe(&newcomer).await);
-    belongs_to(&queue, client.create(&newcomer).await);
-    belongs_to(&queue, client.update(&newcomer).await);
+    belongs_to(&queue, &client.observe(&newcomer).await);
+    belongs_to(&queue, &client.create(&newcomer).await);
+    belongs_to(&queue, &client.update(&newcomer).await);
     let outcome = client.delete(name, &owner(&newcomer), &Confirmed).await;
     assert!(
         matches!(
@@ -269,9 +269,9 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
         namespace: "others".to_owned(),
         ..queue.clone()
     };
-    belongs_to(&queue, client.observe(&other).await);
-    belongs_to(&queue, client.update(&other).await);
-    belongs_to(&queue, client.create(&other).await);
+    belongs_to(&queue, &client.observe(&other).await);
+    belongs_to(&queue, &client.update(&other).await);
+    belongs_to(&queue, &client.create(&other).await);
     let outcome = client.delete(name, &owner(&other), &Confirmed).await;
     let owned_by_it = DeletionRefusal::OtherOwner(format!("ns/{}", queue.actor));
     assert_eq!(outcome, Ok(DeleteOutcome::NotOwned(owned_by_it)));
@@ -285,7 +285,7 @@ async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_delet
     assert_eq!(check_of(&client, &other).await, QueueCheck::NotTaggedYet);
     client.update(&other).await.unwrap();
     assert!(serves(&check_of(&client, &other).await));
-    belongs_to(&other, client.observe(&queue).await);
+    belongs_to(&other, &client.observe(&queue).await);
 
     // A published message arrives once, although two bindings by the queue's name match it.
     for key in [&queue.names.actor, &queue.names.queue] {
