@@ -1,5 +1,5 @@
-//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; the reasons of conditions as
-//! JSON.
+//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; the reasons of conditions
+//! as JSON.
 
 pub mod corpus;
 #[cfg(test)]

@@ -97,8 +97,8 @@ impl Brokers {
         grouped
     }
 
-    /// Makes the next list read the Secrets again if the broker rejected their credentials (SEC-2): no reconcile follows
-    /// that does (QUE-20).
+    /// Makes the next list read the Secrets again if the broker rejected their credentials (SEC-2): no reconcile
+    /// follows that does (QUE-20).
     fn forget_rejected<T>(
         &self,
         transport: &Transport,

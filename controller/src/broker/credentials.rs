@@ -112,8 +112,8 @@ impl Credentials {
             .map(|(_, text)| text)
     }
 
-    /// Drops the values cached for this namespace after the broker rejected them, so that its next call reads the Secret
-    /// again. What other namespaces use stays.
+    /// Drops the values cached for this namespace after the broker rejected them, so that its next call reads the
+    /// Secret again. What other namespaces use stays.
     pub fn forget(&self, reference: &SecretKeyRef, namespace: &str) {
         let is_used = |of: &str| of == namespace || of == &*self.operator_namespace;
         self.lock()

@@ -54,8 +54,8 @@ pub enum BrokerError {
     /// does not report it either (OPS-22).
     #[error("{0}")]
     TooManyWaiting(String, Duration),
-    /// Not called: the broker gave no usable answer a short time ago, and is not called again until then (QUE-9). Carries
-    /// that error, which says nothing new about the actor's queue (QUE-10).
+    /// Not called: the broker gave no usable answer a short time ago, and is not called again until then (QUE-9).
+    /// Carries that error, which says nothing new about the actor's queue (QUE-10).
     #[error("{0}")]
     CircuitOpen(Box<BrokerError>, Duration),
     /// Not called: what the deletion of a queue relies on has changed, or could not be confirmed in time (QUE-30).

@@ -38,8 +38,8 @@ const WAITING: usize = 2;
 /// Time over which those that wait for the circuit to close are spread.
 const RETRY_SPREAD: Duration = Duration::from_secs(5);
 
-/// The limiter of one client of a transport's broker. Its permits are the transport's. Whether the broker can be reached
-/// depends on the client's credentials and certificate authority, so the circuit is the client's own.
+/// The limiter of one client of a transport's broker. Its permits are the transport's. Whether the broker can be
+/// reached depends on the client's credentials and certificate authority, so the circuit is the client's own.
 pub struct BrokerLimiter {
     limits: Arc<Limits>,
     circuit: Mutex<Circuit>,
@@ -165,8 +165,8 @@ impl BrokerLimiter {
     }
 
     /// Acquires a permit for one or more calls of a reconcile. Rejects its first call while the broker is slow and all
-    /// reconcile permits are taken, its own or those of all slow brokers. Never rejects a reconcile that has made a call already, so that its work is not
-    /// left half done.
+    /// reconcile permits are taken, its own or those of all slow brokers. Never rejects a reconcile that has made a
+    /// call already, so that its work is not left half done.
     ///
     /// # Errors
     /// `TooManyWaiting`, with the delay before the retry.
@@ -200,8 +200,9 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; `CircuitOpen` or the last error, without a call, while the circuit is open; `TooManyCalls`
-    /// when all call permits are taken and no call completes; and `Unconfirmed` after the deadline of the operation.
+    /// The error of the call; `CircuitOpen` or the last error, without a call, while the circuit is open;
+    /// `TooManyCalls` when all call permits are taken and no call completes; and `Unconfirmed` after the deadline of
+    /// the operation.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,

@@ -52,13 +52,13 @@ pub enum Ownership {
 pub enum ActorOwnership {
     /// The queue is the actor's.
     Ours,
-    /// The actor may take the queue: it is untagged, tagged by a cluster that has given it up, or has stale tags besides
-    /// the actor's own.
+    /// The actor may take the queue: it is untagged, tagged by a cluster that has given it up, or has stale tags
+    /// besides the actor's own.
     Available,
     /// The queue belongs to this other cluster.
     OtherCluster(String),
-    /// The queue belongs to this other actor of the cluster, `NAMESPACE/NAME`. It may be gone: the queue is kept for the
-    /// next actor of that name.
+    /// The queue belongs to this other actor of the cluster, `NAMESPACE/NAME`. It may be gone: the queue is kept for
+    /// the next actor of that name.
     OtherActor(String),
 }
 
@@ -164,8 +164,9 @@ impl fmt::Display for OwnerTag {
 pub fn other_actor_message(queue: &str, owner: &str, shown_by: &str) -> String {
     format!(
         "queue {queue} belongs to {owner} according to {shown_by}, with its messages, even if {owner} is deleted; \
-         rename this actor. To free the name and keep the messages from being lost, delete this actor, create the \
-         owner again, and delete it with spec.queue.deletionPolicy: Drain, so that it processes them first"
+         rename this actor. To free the name without losing messages, set spec.queue.deletionPolicy to Retain and delete \
+         this actor, create the owner again, and delete it with spec.queue.deletionPolicy: Drain, so that it processes \
+         them first"
     )
 }
 

@@ -8,6 +8,9 @@ use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
 
+/// Names the service and the account; the server checks no signature.
+const CREDENTIAL: &str = "AWS4-HMAC-SHA256 Credential=000000000000/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
+
 /// Starts the server, which listens on `host`, and returns its URL.
 pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(String, Process)> {
     let home = folder.join("sqs");
@@ -38,9 +41,20 @@ pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(Stri
     let client = crate::http_client()?;
     let ready = eventually(
         "the SQS server answers",
-        Duration::from_mins(1),
+        Duration::from_mins(2),
         async || {
             let status = client.get(&health).send().await?.status();
+            if !status.is_success() {
+                return Err(NotYet::new(status));
+            }
+            // Loads the service, which takes half a minute on a busy machine, longer than clients wait for an answer.
+            let list = client
+                .post(&url)
+                .header("x-amz-target", "AmazonSQS.ListQueues")
+                .header("content-type", "application/x-amz-json-1.0")
+                .header("authorization", CREDENTIAL)
+                .body("{}");
+            let status = list.send().await?.status();
             if status.is_success() {
                 Ok(())
             } else {

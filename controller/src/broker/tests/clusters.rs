@@ -45,7 +45,6 @@ async fn kept_for_its_actor(real: &Real) {
         ..queue.clone()
     };
     belongs_to(&queue, &client.observe(&newcomer).await);
-    belongs_to(&queue, &client.create(&newcomer).await);
     belongs_to(&queue, &client.update(&newcomer).await);
     let outcome = client.delete(name, &owner(&newcomer), &Confirmed).await;
     assert!(

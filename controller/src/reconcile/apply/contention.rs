@@ -173,8 +173,8 @@ pub(super) async fn find_conflict(
     }
 }
 
-/// Whether replicas and HPA differ at the API server. Their watches deliver at different moments, so that the caches may
-/// differ although nobody else writes (SAFE-26).
+/// Whether replicas and HPA differ at the API server. Their watches deliver at different moments, so that the caches
+/// may differ although nobody else writes (SAFE-26).
 async fn still_differ(
     context: &Context,
     scaled_object: &Key,

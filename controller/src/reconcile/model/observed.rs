@@ -144,8 +144,8 @@ pub enum ObservedQueue {
 }
 
 impl DeletionSettings {
-    /// Reads the policies from the raw spec. Decodes the spec only for an actor that is being deleted: nothing else needs
-    /// more than the queue's policy.
+    /// Reads the policies from the raw spec. Decodes the spec only for an actor that is being deleted: nothing else
+    /// needs more than the queue's policy.
     pub fn of(actor: &ActorRecord) -> Self {
         let spec: Value = actor
             .spec

@@ -27,7 +27,7 @@ const PROBLEMS: [Problem; 11] = [
         name: "unknown-transport",
         cause: |it| it["spec"]["transport"] = json!("kafka"),
         id: "InvalidTransport",
-        fix: "Name one of the enabled transports",
+        fix: "Name a configured transport",
     },
     Problem {
         name: "no-queue",
@@ -39,25 +39,25 @@ const PROBLEMS: [Problem; 11] = [
         name: "no-node",
         cause: |it| template(it)["spec"]["nodeSelector"] = json!({"gpu": "yes"}),
         id: "PendingResources",
-        fix: "Add room",
+        fix: "Add nodes, raise the quota",
     },
     Problem {
         name: "no-image",
         cause: |it| mode(it, "imagepull", "asya-runtime"),
         id: "ImagePullError",
-        fix: "Correct the image's name",
+        fix: "Correct its name",
     },
     Problem {
         name: "crashes",
         cause: |it| mode(it, "crashloop", "asya-runtime"),
         id: "RuntimeError",
-        fix: "Read its log: kubectl logs POD -c asya-runtime",
+        fix: "Read `kubectl logs POD --container asya-runtime --previous`",
     },
     Problem {
         name: "sidecar-crashes",
         cause: |it| mode(it, "crashloop", "asya-sidecar"),
         id: "SidecarError",
-        fix: "Read its log: kubectl logs POD -c asya-sidecar",
+        fix: "Read `kubectl logs POD --container asya-sidecar --previous`",
     },
     Problem {
         name: "invalid",
@@ -69,13 +69,13 @@ const PROBLEMS: [Problem; 11] = [
         name: "taken",
         cause: |_| {},
         id: "NotOwned",
-        fix: "Rename the actor or the object",
+        fix: "Rename the actor or that object",
     },
     Problem {
         name: "rival",
         cause: |it| it["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1}),
         id: "RivalAutoscaler",
-        fix: "Remove the autoscaler that the message names",
+        fix: "Delete that object",
     },
     Problem {
         name: "no-target",
@@ -87,7 +87,7 @@ const PROBLEMS: [Problem; 11] = [
         name: "no-kind",
         cause: |it| binds(it, "example.org/v1", "Nothing"),
         id: "KindNotInstalled",
-        fix: "Install the system that owns the kind",
+        fix: "Install its CustomResourceDefinition",
     },
 ];
 
@@ -235,8 +235,8 @@ async fn check_finds_each_problem_of_an_actor() {
         let mut findings: Vec<_> = PROBLEMS.iter().map(|it| (it.name, it.id, it.fix)).collect();
         findings.extend([
             ("later", "PodsNotInjected", "`kubectl asya why POD`"),
-            ("second", "AlreadyBound", "Choose another target"),
-            ("held", "RolloutWaiting", "Wait, or remove the obstacle"),
+            ("second", "AlreadyBound", "Let one actor bind it"),
+            ("held", "RolloutWaiting", "See the message"),
         ]);
         are_found(scenario, &findings).await?;
 
@@ -259,7 +259,7 @@ async fn check_finds_each_problem_of_an_actor() {
         let contested = (
             "contested",
             "FieldConflict",
-            "Make the change in the actor's spec",
+            "Make that client leave the field alone",
         );
         are_found(scenario, &[contested]).await?;
 
@@ -280,7 +280,11 @@ async fn check_finds_each_problem_of_an_actor() {
         scenario
             .apply(&minimal_actor(&scenario.name("beyond")))
             .await?;
-        are_found(scenario, &[("beyond", "PendingResources", "Add room")]).await?;
+        are_found(
+            scenario,
+            &[("beyond", "PendingResources", "Add nodes, raise the quota")],
+        )
+        .await?;
 
         // What is removed is found no more.
         scenario

@@ -1,0 +1,111 @@
+//! Slots and budgets: what else limits how many pods are replaced.
+
+use super::*;
+
+/// SAFE-15: many bindings that are deleted at once do not roll all of their targets at once.
+#[test]
+fn unbinding_replaces_ready_pods_only_with_a_slot() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
+    let waiting = UnbindInputs {
+        pods: &pods,
+        method: Some(&template),
+        objects: &annotated,
+        limits: UnbindLimits::default(),
+        ..base()
+    };
+    assert_eq!(decide(&waiting), UnbindStep::AwaitSlot);
+    let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
+    let changed_value = UnbindInputs {
+        method: Some(&owner),
+        ..waiting.clone()
+    };
+    assert_eq!(decide(&changed_value), UnbindStep::AwaitSlot);
+    let evicting = UnbindInputs {
+        objects: &plain,
+        ..waiting.clone()
+    };
+    assert_eq!(decide(&evicting), UnbindStep::AwaitSlot);
+    let unready = Availability {
+        unready: vec![UnreadyPod {
+            name: "a".into(),
+            uid: "a".into(),
+            created: None,
+        }],
+        ..ALL_READY.clone()
+    };
+    let costs_nothing = UnbindInputs {
+        availability: Some(&unready),
+        ..evicting
+    };
+    assert_eq!(decide(&costs_nothing), UnbindStep::Evict(pod("a")));
+    let acted = UnbindInputs {
+        since_last_action: Some(Duration::from_secs(3)),
+        ..changed_value
+    };
+    assert_ne!(
+        decide(&acted),
+        UnbindStep::AwaitSlot,
+        "the rollout has begun"
+    );
+    let no_pods = UnbindInputs {
+        pods: &[],
+        ..waiting.clone()
+    };
+    assert_eq!(decide(&no_pods), UnbindStep::GiveUp, "nothing restarts");
+    let in_template = [TargetObject {
+        in_template: true,
+        ..TargetObject::default()
+    }];
+    let template_strategy = UnbindInputs {
+        objects: &in_template,
+        ..waiting
+    };
+    assert_eq!(decide(&template_strategy), UnbindStep::GiveUp, "BIND-50");
+}
+
+/// ROLL-2 (d): as at binding.
+#[test]
+fn unbinding_waits_for_a_budget_that_its_rollout_would_exceed() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let pods = [pod("a"), pod("b")];
+    let mut reducing = objects(Some("x"));
+    reducing[0].reduces_ready = true;
+    let exhausted = UnbindInputs {
+        pods: &pods,
+        method: Some(&template),
+        objects: &reducing,
+        limits: UnbindLimits {
+            blocking_pdb: Some("models".to_owned()),
+            has_slot: true,
+        },
+        ..base()
+    };
+    let UnbindStep::Blocked(text, _) = decide(&exhausted) else {
+        panic!("not blocked");
+    };
+    assert!(text.starts_with("PodDisruptionBudget models "), "{text}");
+    let surging = objects(Some("x"));
+    let surging = UnbindInputs {
+        objects: &surging,
+        ..exhausted.clone()
+    };
+    assert_eq!(decide(&surging), UnbindStep::GiveUp);
+    let unready = Availability {
+        unready: vec![UnreadyPod {
+            name: "b".into(),
+            uid: "b".into(),
+            created: None,
+        }],
+        ..ALL_READY.clone()
+    };
+    let broken = UnbindInputs {
+        availability: Some(&unready),
+        ..exhausted
+    };
+    assert_eq!(
+        decide(&broken),
+        UnbindStep::GiveUp,
+        "its own pods exhaust it"
+    );
+}
