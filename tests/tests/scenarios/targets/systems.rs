@@ -27,12 +27,33 @@ pub(crate) async fn bind_as(
     (kind, target): (Kind, &Value),
     spec: &Value,
 ) -> Result<(Owner, String)> {
+    let (owner, target) = create_target(scenario, reconciler, (kind, target)).await?;
+    let name = bind_target(scenario, kind, &target, spec).await?;
+    Ok((owner, name))
+}
+
+/// Creates a target, and starts its owner. Returns the target's name.
+pub(crate) async fn create_target(
+    scenario: &Scenario,
+    reconciler: impl Reconciler,
+    (kind, target): (Kind, &Value),
+) -> Result<(Owner, String)> {
     crds::install(scenario.cluster(), &[kind]).await?;
     let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
     let made = client.create(kind, target).await?;
     let owner = Owner::start(scenario, reconciler);
     owner.rounds(1).await?;
     let target = made["metadata"]["name"].as_str().unwrap_or_default();
+    Ok((owner, target.to_owned()))
+}
+
+/// Binds an existing target, and returns the actor's name.
+pub(crate) async fn bind_target(
+    scenario: &Scenario,
+    kind: Kind,
+    target: &str,
+    spec: &Value,
+) -> Result<String> {
     let name = scenario.name(target);
     let mut actor = bound_actor(&name, target);
     actor["spec"]["workloadRef"] = json!({
@@ -43,7 +64,7 @@ pub(crate) async fn bind_as(
         actor["spec"][key] = value.clone();
     }
     scenario.apply(&actor).await?;
-    Ok((owner, name))
+    Ok(name)
 }
 
 /// Waits until status reports this owner chain and number of pods.

@@ -16,7 +16,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::systems::bind_as;
+use super::systems::{bind_as, bind_target, create_target};
 use crate::binding::{bound_actor, condition, model, status_is};
 
 const WAIT: Duration = Duration::from_mins(3);
@@ -243,15 +243,14 @@ async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
     Scenario::run("unready-models", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
         let _workspaces = Owner::start(scenario, Kaito);
-        let spec = json!({
-            "timeout": {"progress": PROGRESS.as_secs()}, "binding": {"rollout": "OnRestart"},
-        });
         let made = (INFERENCE_SET, &inference_set("phis", "phi-4", 3));
-        let (_owner, name) = bind_as(scenario, InferenceSets, made, &spec).await?;
+        let (_owner, target) = create_target(scenario, InferenceSets, made).await?;
         let held = HeldTarget::new(scenario, "inferenceset.kaito.sh/created-by=phis");
         held.ready(PODS).await?;
         hold_new_pods(scenario, &held).await?;
-        begin_rollout(scenario, &name).await?;
+        // Only now: pods that start after the binding have the sidecar.
+        let spec = json!({"timeout": {"progress": PROGRESS.as_secs()}});
+        let name = bind_target(scenario, INFERENCE_SET, &target, &spec).await?;
         held.bound_and_unbound(&name).await
     })
     .await;
