@@ -187,7 +187,7 @@ async fn two_for_one_queue(scenario: &Scenario) -> Result<()> {
     let subject = format!("actor default/{name}");
     eventually("the second actor is found", MINUTE, async || {
         let (_, checks) = checked(scenario, &[]).await?;
-        let finding = (&*subject, "QueueConflict", "Rename this actor");
+        let finding = (&*subject, "QueueConflict", "Rename the actor");
         check(is_found(&checks, finding), format_args!("{checks:#}"))
     })
     .await?;
