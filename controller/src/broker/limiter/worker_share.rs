@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// The workers that slow brokers may hold. Several transports can lead to one broker, so a limit for each is not
+/// The workers that slow brokers may hold. Several transports can reach one broker, so a limit for each is not
 /// enough.
 pub struct WorkerShare {
     max: usize,

@@ -182,11 +182,7 @@ impl Rabbitmq {
         name: &str,
         queue: &ActorQueue,
     ) -> Result<QueueBindings, BrokerError> {
-        let bindings = self.queue_bindings(name).await?;
-        let tag = self.tag_of(&queue.namespace, &queue.actor);
-        let ownership = bindings.ownership(name, &tag, queue.adopts.as_deref());
-        refuse_owned_by_other(name, &ownership)?;
-        Ok(bindings)
+        self.check_rule(name, queue, QueueBindings::ownership).await
     }
 
     /// Like [`Self::check_ownership`], for a dead letter queue.
@@ -195,9 +191,19 @@ impl Rabbitmq {
         name: &str,
         queue: &ActorQueue,
     ) -> Result<QueueBindings, BrokerError> {
+        self.check_rule(name, queue, QueueBindings::dlq_ownership)
+            .await
+    }
+
+    async fn check_rule(
+        &self,
+        name: &str,
+        queue: &ActorQueue,
+        ownership: fn(&QueueBindings, &str, &OwnerTag, Option<&str>) -> ActorOwnership,
+    ) -> Result<QueueBindings, BrokerError> {
         let bindings = self.queue_bindings(name).await?;
         let tag = self.tag_of(&queue.namespace, &queue.actor);
-        let ownership = bindings.dlq_ownership(name, &tag, queue.adopts.as_deref());
+        let ownership = ownership(&bindings, name, &tag, queue.adopts.as_deref());
         refuse_owned_by_other(name, &ownership)?;
         Ok(bindings)
     }

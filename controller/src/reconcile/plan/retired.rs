@@ -21,7 +21,7 @@ pub struct RetiredCheck {
     /// Queues that no status has named as verified, and so may never have been created. While pods may consume from
     /// them, they are only looked up.
     pub never_verified: Vec<QueueStatus>,
-    /// The actor's queue: another transport may lead to it (QUE-36).
+    /// The actor's queue: another transport may reach it (QUE-36).
     pub current: Option<QueueStatus>,
     /// The actor's pods, which do not consume from the queues to delete.
     pub known_pods: Vec<Arc<PodRecord>>,

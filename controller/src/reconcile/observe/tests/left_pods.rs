@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use asya_shared::api::{BindingRollout, WorkloadKind};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
 
 use super::bound_to_web;
 use crate::binding::LabelledPods;
@@ -15,7 +17,7 @@ use crate::reconcile::observe::{pods_of, unbinding};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
-use crate::record::{PodRecord, Projected};
+use crate::record::{Key, PodRecord, Projected};
 
 /// BIND-43, FW-23 (e): a sidecar without a queue fails its pod.
 #[tokio::test]
@@ -150,4 +152,72 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
         panic!("{step:?}");
     };
     assert!(text.contains("pod loose"), "{text}");
+}
+
+/// A Deployment that we annotated, its pod with the sidecar, and a budget that allows no disruption of it.
+fn rolled_by_annotation(request: &str) -> Option<(u16, Value)> {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-1", "namespace": "ns", "uid": "web-1", "labels": {"app": "web"}},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    let template =
+        json!({"metadata": {"labels": {"app": "web"}, "annotations": {"asya.sh/roll": "hash"}}});
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let budget = json!({
+        "metadata": {"name": "models", "namespace": "ns"}, "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+    });
+    let list = |items: Value| json!({"metadata": {"resourceVersion": "1"}, "items": items});
+    let object = match request.strip_prefix("GET ")? {
+        "/api/v1/namespaces/ns" => json!({"metadata": {"name": "ns"}}),
+        "/apis/apps/v1/namespaces/ns/deployments/web" => json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "ns", "uid": "web", "resourceVersion": "1"},
+            "spec": {"replicas": 1, "selector": selector, "template": template},
+        }),
+        "/api/v1/namespaces/ns/pods" => list(json!([pod])),
+        "/api/v1/namespaces/ns/pods/web-1" => pod,
+        "/apis/policy/v1/namespaces/ns/poddisruptionbudgets" => list(json!([budget])),
+        _ => return None,
+    };
+    Some((200, object))
+}
+
+/// SAFE-15, ROLL-2 (d): the slot is that of all targets, and the budget that of the pods to be replaced.
+#[tokio::test]
+async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
+    let context = context_with(rolled_by_annotation);
+    let deployment = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let kinds = &context.bindings.kinds;
+    kinds.serve("apps", "Deployment", ApiResource::from_gvk(&deployment));
+    let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true,
+    });
+    let pod = json!({
+        "metadata": {
+            "name": "web-1", "namespace": "ns", "uid": "web-1", "resourceVersion": "1",
+            "labels": {"asya.sh/asya": "a", "app": "web"}, "ownerReferences": [owner],
+            "annotations": {"asya.sh/injected-by": "actor-uid"},
+        },
+        "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
+    });
+    let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+    labelled_pods.apply(&None, &pod);
+    labelled_pods.init_done(&None);
+    let actor = bound_to_web().actor;
+    context.bindings.refresh(&actor.metadata.key, Some(&actor));
+    let limits = async || {
+        let (settings, rollout) = (DeletionSettings::of(&actor), BindingRollout::Always);
+        let unbinding = unbinding::observe(&context, &actor, &settings, rollout, &[]).await;
+        unbinding.unwrap().unwrap().limits
+    };
+    let free = limits().await;
+    assert!(free.has_slot);
+    assert_eq!(free.blocking_pdb.as_deref(), Some("models"));
+    context
+        .rollout_slots
+        .acquire(&Key::new("ns", "other"), Timestamp::MAX);
+    assert!(!limits().await.has_slot, "another target has the only one");
 }
