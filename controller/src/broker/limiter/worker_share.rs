@@ -5,8 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// The workers that slow brokers may hold. Several transports can reach one broker, so a limit for each is not
-/// enough.
+/// The workers that slow brokers may hold. Several transports can reach one broker, so a limit for each is not enough.
 pub struct WorkerShare {
     max: usize,
     brokers: Mutex<Vec<Weak<Usage>>>,
