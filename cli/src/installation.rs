@@ -1,6 +1,7 @@
 //! The settings of the installed operator, read from its Deployments.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
@@ -49,6 +50,34 @@ pub struct OperatorDeployment {
     pub config_map: Option<String>,
 }
 
+/// Where the controller of an operator is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerLocation {
+    pub namespace: String,
+    /// Name of the Deployment.
+    pub name: String,
+}
+
+impl ControllerLocation {
+    fn of(deployment: &Value) -> Option<Self> {
+        let name = OperatorDeployment::of(deployment)
+            .filter(|it| it.facts_config_map().is_none())?
+            .name;
+        let namespace = deployment["metadata"]["namespace"].as_str()?.to_owned();
+        Some(Self { namespace, name })
+    }
+}
+
+impl fmt::Display for ControllerLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "deployment/{} in namespace {}",
+            self.name, self.namespace
+        )
+    }
+}
+
 impl Installation {
     /// Parses the variables of the operator's containers.
     ///
@@ -82,8 +111,8 @@ impl Installation {
     pub async fn read(cluster: &Cluster) -> Result<Self, Failure> {
         let deployments = deployments(cluster).await?;
         let Some(deployment) = webhook(&deployments).or(deployments.first()) else {
-            let advice = match elsewhere(cluster).await.as_deref() {
-                Ok([namespace, ..]) => {
+            let advice = match controllers(cluster).await.as_deref() {
+                Ok([ControllerLocation { namespace, .. }, ..]) => {
                     format!("there is one in {namespace}: pass --operator-namespace {namespace}")
                 }
                 _ => {
@@ -116,16 +145,15 @@ pub async fn deployments(cluster: &Cluster) -> Result<Vec<OperatorDeployment>, F
     Ok(all.iter().filter_map(OperatorDeployment::of).collect())
 }
 
-/// The namespaces that an operator is in.
+/// The controllers of all operators in the cluster, in order.
 ///
 /// # Errors
 /// If the user lacks permission to list the Deployments of all namespaces.
-pub async fn elsewhere(cluster: &Cluster) -> Result<Vec<String>, Failure> {
+pub async fn controllers(cluster: &Cluster) -> Result<Vec<ControllerLocation>, Failure> {
     let all = cluster.list(&resource::<Deployment>(), None).await?;
-    let of_operators = all.iter().filter(|it| OperatorDeployment::of(it).is_some());
-    let namespaces = of_operators.filter_map(|it| it["metadata"]["namespace"].as_str());
-    let namespaces: BTreeSet<String> = namespaces.map(str::to_owned).collect();
-    Ok(namespaces.into_iter().collect())
+    let mut found: Vec<_> = all.iter().filter_map(ControllerLocation::of).collect();
+    found.sort();
+    Ok(found)
 }
 
 /// The webhook's Deployment.

@@ -2,7 +2,7 @@
 
 use asya_shared::reason::Reason;
 
-use super::{ADMISSION, Entry, INDEX, RUNBOOKS, STANDALONE, conditions, entry_of};
+use super::{ADMISSION, Entry, FAQ, INDEX, RUNBOOKS, STANDALONE, conditions, entry_of};
 
 pub const ENTRIES: &[Entry] = &[
     entry_of(
@@ -28,6 +28,12 @@ pub const ENTRIES: &[Entry] = &[
         "There is no operator in this namespace.",
         "Install the chart, or name its namespace with --operator-namespace.",
         RUNBOOKS,
+    ),
+    entry_of(
+        "SeveralOperators",
+        "The cluster has another operator. Two reconcile the same AsyncActors, and each undoes what the other writes.",
+        "Keep one release, and remove the others with `helm uninstall --no-hooks`: actors, workloads and queues stay.",
+        FAQ,
     ),
     entry_of(
         "ControllerDown",

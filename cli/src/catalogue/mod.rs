@@ -47,6 +47,7 @@ const BINDING: &str = "docs/spec/binding.md";
 const SAFETY: &str = "docs/spec/safety.md";
 const ADMISSION: &str = "docs/spec/admission.md";
 const FRAMEWORKS: &str = "docs/spec/frameworks.md";
+const FAQ: &str = "docs/guides/faq.md";
 const RUNBOOKS: &str = "docs/runbooks.md";
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 

@@ -12,7 +12,7 @@ use super::gather::{Observed, Prerequisites, Read};
 use super::permissions::Needed;
 use crate::answer::Answer;
 use crate::catalogue;
-use crate::installation::{self, OperatorDeployment};
+use crate::installation::{self, ControllerLocation, OperatorDeployment};
 use crate::output::since;
 
 const OLDEST_MINOR: u32 = 30;
@@ -117,6 +117,7 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     // Where there is no operator, nothing else of it can be there: one finding says so.
     let is_elsewhere = observed.deployments.is_ok() && controller.is_none();
     if !is_elsewhere {
+        checks.extend(several_operators(&observed.controllers));
         checks.extend(operator_permissions(observed));
         checks.push(leader(&observed.lease, now));
         checks.extend(webhook::checks(observed, now));
@@ -150,6 +151,10 @@ pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
         Ok(None) => Check::ok("CRD", "not installed yet"),
         Err(why) => Check::unknown("CRD", why),
     });
+    checks.push(installed_operators(
+        &found.controllers,
+        &found.operator_namespace,
+    ));
     for (permission, has) in &found.permissions {
         let action = permission.to_string();
         checks.push(match has {
@@ -217,7 +222,7 @@ fn operator(observed: &Observed) -> Vec<Check> {
             "OperatorMissing",
             &format!(
                 "The namespace is {namespace}.{}",
-                elsewhere(&observed.elsewhere)
+                elsewhere(&observed.controllers)
             ),
         )];
     };
@@ -245,7 +250,12 @@ fn operator(observed: &Observed) -> Vec<Check> {
 }
 
 /// Where an operator is instead.
-fn elsewhere(namespaces: &Read<Vec<String>>) -> String {
+fn elsewhere(controllers: &Read<Vec<ControllerLocation>>) -> String {
+    let namespaces = controllers.as_ref().map(|all| {
+        let mut namespaces: Vec<&str> = all.iter().map(|it| &*it.namespace).collect();
+        namespaces.dedup();
+        namespaces
+    });
     match namespaces.as_deref() {
         Ok([]) => " There is none in any other namespace either.".to_owned(),
         Ok([namespace]) => {
@@ -257,6 +267,34 @@ fn elsewhere(namespaces: &Read<Vec<String>>) -> String {
         ),
         Err(why) => format!(" Others could not be searched: {why}."),
     }
+}
+
+/// Two operators reconcile the same actors and undo each other's changes.
+fn several_operators(controllers: &Read<Vec<ControllerLocation>>) -> Option<Check> {
+    let subject = "operators";
+    match controllers.as_deref() {
+        Ok([] | [_]) => None,
+        Ok(several) => Some(Check::failed(subject, "SeveralOperators", &listed(several))),
+        Err(why) => Some(Check::unknown(subject, why)),
+    }
+}
+
+/// An upgrade of the operator in `namespace` is fine, a second one elsewhere is not.
+fn installed_operators(controllers: &Read<Vec<ControllerLocation>>, namespace: &str) -> Check {
+    let subject = "operators";
+    match controllers.as_deref() {
+        Ok([]) => Check::ok(subject, "none installed yet"),
+        Ok([one]) if one.namespace == namespace => {
+            Check::ok(subject, format!("{one}: upgrade its release"))
+        }
+        Ok(others) => Check::failed(subject, "SeveralOperators", &listed(others)),
+        Err(why) => Check::unknown(subject, why),
+    }
+}
+
+fn listed(controllers: &[ControllerLocation]) -> String {
+    let all: Vec<String> = controllers.iter().map(ToString::to_string).collect();
+    format!("Found {}.", all.join(", "))
 }
 
 fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded: &str) -> Check {

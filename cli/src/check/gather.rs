@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::permissions::{self, Needed};
 use crate::answer::Failure;
 use crate::cluster::{ApiFailure, Cluster, Permission, resource};
-use crate::installation::{self, Installation, OperatorDeployment, TLS_SECRET};
+use crate::installation::{self, ControllerLocation, Installation, OperatorDeployment, TLS_SECRET};
 use crate::queue::{self, ActorQueueState};
 
 const WEBHOOK_SERVICE: &str = "--webhook-service=";
@@ -43,8 +43,8 @@ pub struct Observed {
     pub keda: Read<bool>,
     pub operator_namespace: String,
     pub deployments: Read<Vec<OperatorDeployment>>,
-    /// Namespaces with an operator, if this one has none.
-    pub elsewhere: Read<Vec<String>>,
+    /// The controllers of all operators in the cluster.
+    pub controllers: Read<Vec<ControllerLocation>>,
     /// Whether the operator has each permission that it needs.
     pub operator_permissions: Read<Vec<(Needed, bool)>>,
     pub lease: Read<Option<Value>>,
@@ -70,6 +70,9 @@ pub struct Prerequisites {
     pub version: String,
     pub crd: Read<Option<Value>>,
     pub keda: Read<bool>,
+    pub operator_namespace: String,
+    /// The controllers of all operators in the cluster.
+    pub controllers: Read<Vec<ControllerLocation>>,
     /// Whether the user has each permission that an installation takes.
     pub permissions: Vec<(Permission, Read<bool>)>,
 }
@@ -127,8 +130,8 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
     );
     let deployments = deployments.map_err(|failure| failure.to_string());
     let found = deployments.as_deref().unwrap_or_default();
-    let (elsewhere, operator_permissions, serving_secret, endpoints, (queues, notes)) = futures::join!(
-        elsewhere(cluster, found),
+    let (controllers, operator_permissions, serving_secret, endpoints, (queues, notes)) = futures::join!(
+        controllers(cluster),
         operator_permissions(cluster, found),
         serving_secret(cluster, found),
         endpoints(cluster, found),
@@ -145,7 +148,7 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
         keda: keda.map(|it| it.is_some()),
         operator_namespace: cluster.operator_namespace.clone(),
         deployments,
-        elsewhere,
+        controllers,
         operator_permissions,
         lease: lease.map_err(text),
         validating_configurations: validating.map_err(text),
@@ -160,14 +163,10 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
     })
 }
 
-/// The namespaces that an operator is in, if it is not in the given one.
-async fn elsewhere(cluster: &Cluster, found: &[OperatorDeployment]) -> Read<Vec<String>> {
-    match installation::controller(found) {
-        Some(_) => Ok(Vec::new()),
-        None => installation::elsewhere(cluster)
-            .await
-            .map_err(|failure| failure.to_string()),
-    }
+async fn controllers(cluster: &Cluster) -> Read<Vec<ControllerLocation>> {
+    installation::controllers(cluster)
+        .await
+        .map_err(|failure| failure.to_string())
 }
 
 /// The actors' queues as their brokers report them. Without the operator's settings, no broker is known, which another
@@ -277,6 +276,8 @@ pub async fn before_installing(cluster: &Cluster) -> Result<Prerequisites, Failu
         version,
         crd: crd(cluster, CRD_NAME).await,
         keda: crd(cluster, KEDA_CRD).await.map(|it| it.is_some()),
+        operator_namespace: cluster.operator_namespace.clone(),
+        controllers: controllers(cluster).await,
         permissions,
     })
 }

@@ -1,3 +1,5 @@
+mod operators;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,6 +29,13 @@ fn deployment(name: &str, args: &[&str]) -> OperatorDeployment {
         args: args.iter().map(|it| (*it).to_owned()).collect(),
         service_account: name.to_owned(),
         config_map: None,
+    }
+}
+
+fn controller_in(namespace: &str) -> ControllerLocation {
+    ControllerLocation {
+        namespace: namespace.to_owned(),
+        name: "asya-operator".to_owned(),
     }
 }
 
@@ -110,7 +119,7 @@ fn healthy() -> Observed {
         endpoints: Ok(Some(2)),
         review: Review::Rejected,
         actors: Ok(vec![bound_actor()]),
-        elsewhere: Ok(Vec::new()),
+        controllers: Ok(vec![controller_in("asya-system")]),
         queues: Vec::new(),
         notes: Vec::new(),
     }
@@ -252,9 +261,9 @@ fn only_the_missing_operator_is_reported_in_a_namespace_without_one() {
     observed.deployments = Ok(Vec::new());
     observed.lease = Ok(None);
     observed.installation = Err("no operator".to_owned());
-    for (elsewhere, text) in [
+    for (controllers, text) in [
         (
-            Ok(vec!["asya-system".to_owned()]),
+            Ok(vec![controller_in("asya-system")]),
             "There is one in asya-system: pass --operator-namespace asya-system.",
         ),
         (Ok(Vec::new()), "none in any other namespace"),
@@ -263,7 +272,7 @@ fn only_the_missing_operator_is_reported_in_a_namespace_without_one() {
             "could not be searched: you may not",
         ),
     ] {
-        observed.elsewhere = elsewhere;
+        observed.controllers = controllers;
         assert_eq!(findings(&observed), ["ASYA-OperatorMissing"]);
         let checks = installed(&observed, now());
         let missing = checks.iter().find(|it| it.id.is_some()).unwrap();
@@ -460,6 +469,8 @@ fn missing_right_is_a_finding_before_installing() {
         version: "v1.33.0".to_owned(),
         crd: Ok(None),
         keda: Ok(true),
+        operator_namespace: "asya-system".to_owned(),
+        controllers: Ok(Vec::new()),
         permissions: vec![
             (permission("deployments"), Ok(true)),
             (permission("daemonsets"), Ok(false)),
@@ -472,6 +483,7 @@ fn missing_right_is_a_finding_before_installing() {
             (CheckResult::Ok, "v1.33.0"),
             (CheckResult::Ok, "installed"),
             (CheckResult::Ok, "not installed yet"),
+            (CheckResult::Ok, "none installed yet"),
             (CheckResult::Ok, "create deployments.apps"),
             (
                 CheckResult::Failed,
