@@ -9,6 +9,8 @@ use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
@@ -17,6 +19,8 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
+/// A list that fails is repeated with a backoff.
+const GRANTED: Duration = Duration::from_mins(2);
 
 /// FW-13, RUN-2, WRK-4
 #[tokio::test]
@@ -162,6 +166,65 @@ async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
         })
         .await;
         drop((controller, webhook));
+        Ok(())
+    })
+    .await;
+}
+
+/// FW-12, with the rights that the chart grants in each watched namespace.
+#[tokio::test]
+async fn namespace_without_its_rights_stops_no_actor_of_another_one() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let on = || Ok(cluster.clone());
+    Scenario::run_on(on(), "granted", async |granted| {
+        Scenario::run_on(on(), "withheld", async |withheld| {
+            let watched = [granted.namespace(), withheld.namespace()];
+            let watched = json!({"controller": {"watchNamespaces": watched}});
+            let operator = Operator::install(&cluster, watched).await?;
+            let mut controller = operator.start("one").await?;
+            let stranded = withheld.name("stranded");
+            withheld.apply(&minimal_actor(&stranded)).await?;
+            withheld.actor_status(&stranded, "Running", SOON).await?;
+
+            let bindings = withheld.api::<RoleBinding>();
+            let binding = bindings.get("asya-operator-actors").await?;
+            bindings
+                .delete("asya-operator-actors", &DeleteParams::default())
+                .await?;
+            controller.restart().await?;
+            let name = granted.name("served");
+            granted.apply(&minimal_actor(&name)).await?;
+            granted.actor_status(&name, "Running", SOON).await?;
+            controller.is_ready().await?;
+            let label = format!("namespace=\"{}\"", withheld.namespace());
+            let unsynced = "asya_operator_namespace_unsynced";
+            let found = controller.metric_of(unsynced, &[&label]).await?;
+            assert!((found - 1.0).abs() < f64::EPSILON, "{found}");
+            let log = controller.log();
+            assert!(log.contains(withheld.namespace()), "{log}");
+
+            let again = RoleBinding {
+                metadata: ObjectMeta {
+                    name: binding.metadata.name,
+                    ..ObjectMeta::default()
+                },
+                ..binding
+            };
+            bindings.create(&PostParams::default(), &again).await?;
+            let deployments = withheld.api::<Deployment>();
+            deployments
+                .delete(&stranded, &DeleteParams::default())
+                .await?;
+            eventually("its actor is reconciled again", GRANTED, async || {
+                let found = deployments.get_opt(&stranded).await?;
+                check(found.is_some(), "no Deployment")
+            })
+            .await?;
+            drop(controller);
+            Ok(())
+        })
+        .await;
         Ok(())
     })
     .await;

@@ -13,6 +13,7 @@ mod rest;
 mod rolling;
 mod secretless;
 pub(crate) mod systems;
+mod turns;
 mod unready;
 
 use std::time::Duration;

@@ -75,6 +75,54 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
     .await;
 }
 
+/// SAFE-15, ROLL-2 (d)
+#[tokio::test]
+async fn budget_holds_up_the_end_of_a_binding_until_it_allows_one_pod_to_go() {
+    Scenario::run("unbind-budget", async |scenario| {
+        let (name, deployments) = (scenario.name("kept"), scenario.api::<Deployment>());
+        let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
+        create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await?;
+        scenario.apply(&bound_actor(&name, "web")).await?;
+        status_is(scenario, &name, "it is rolled", ROLLED, |status| {
+            all_injected(status) && status["rollout"].is_null()
+        })
+        .await?;
+        let before = deployments.get("web").await?;
+        let budgets = scenario.api::<PodDisruptionBudget>();
+        let budget = serde_json::from_value(json!({
+            "metadata": {"name": "keep"},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+        }))?;
+        budgets.create(&PostParams::default(), &budget).await?;
+        eventually("the budget is observed", ROLLED, async || {
+            let status = budgets.get("keep").await?.status.unwrap_or_default();
+            check(
+                (status.current_healthy, status.disruptions_allowed) == (2, 0),
+                format_args!("{status:?}"),
+            )
+        })
+        .await?;
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        let blocked = |status: &Value| condition(status, "Ready") == ("False", "UnbindBlocked");
+        let status = status_is(scenario, &name, "it is held", ROLLED, blocked).await?;
+        let text = status["conditions"].to_string();
+        assert!(
+            text.contains("PodDisruptionBudget keep allows no disruption"),
+            "{text}"
+        );
+        assert_eq!(deployments.get("web").await?.spec, before.spec);
+
+        budgets.delete("keep", &DeleteParams::default()).await?;
+        scenario.actor_gone(&name, ROLLED).await?;
+        assert_eq!(containers(scenario, "web").await?, [["model"], ["model"]]);
+        Ok(())
+    })
+    .await;
+}
+
 /// BIND-44, ROLL-6
 #[tokio::test]
 async fn deletion_waits_for_pods_with_the_sidecar_unless_unbinding_is_skipped() {
