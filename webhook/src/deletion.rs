@@ -1,5 +1,6 @@
-//! Denies deletions that would lose messages: of an actor that may be deleted only with an empty queue, and of the
-//! `CustomResourceDefinition`, with which all actors and their queues are deleted (QUE-40, QUE-49).
+//! Denies deletions that would lose what the user wants to keep: of an actor that may be deleted only with an empty
+//! queue, or without its objects (QUE-40, FW-23), and of the `CustomResourceDefinition`, with which all actors and their
+//! queues are deleted (QUE-49).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,12 +36,16 @@ const DEFINITIONS: Served = Served {
 };
 
 const FORBIDDEN: u16 = 403;
+/// The garbage collector does not wait for the operator to remove its ownerReferences.
+const KEEPS_CHILDREN: &str = "spec.deletionPolicy: Orphan keeps the workload, the ScaledObject and the other objects of \
+    the actor, but the garbage collector deletes them if the propagation policy is Foreground, so the actor is not \
+    deleted. Use propagation policy Background (kubectl delete --cascade=background, the default of kubectl)";
 /// Number of actors named in a denial.
 const MAX_NAMED_ACTORS: usize = 3;
 
 /// Reviews deletions.
 pub struct DeletionReviewer {
-    /// How a deletion that would lose messages is handled.
+    /// How a deletion that would lose something is handled.
     pub mode: Mode,
     pub index: Arc<Index>,
 }
@@ -75,6 +80,13 @@ impl Metadata<'_> {
     }
 }
 
+impl Object<'_> {
+    /// `deletionPolicy: Orphan`.
+    fn keeps_children(&self) -> bool {
+        self.spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan")
+    }
+}
+
 impl DeletionReviewer {
     /// Reviews a deletion. An object that cannot be decoded is allowed, because the finalizer is the backstop.
     pub fn review(&self, request: &AdmissionRequest<'_>) -> ReviewOutcome {
@@ -90,7 +102,7 @@ impl DeletionReviewer {
             return ReviewOutcome::allowed(ReviewReason::Unreadable);
         };
         let denial = if is_actor {
-            actor_denial(&object).map(|text| (ReviewReason::HoldsMessages, text))
+            actor_denial(&object, request)
         } else {
             self.crd_denial(&object)
                 .map(|text| (ReviewReason::ActorsLeft, text))
@@ -145,8 +157,18 @@ impl DeletionReviewer {
     }
 }
 
+fn actor_denial(
+    object: &Object<'_>,
+    request: &AdmissionRequest<'_>,
+) -> Option<(ReviewReason, String)> {
+    if request.is_foreground_deletion() && object.keeps_children() {
+        return Some((ReviewReason::LosesOrphans, KEEPS_CHILDREN.to_owned()));
+    }
+    queue_denial(object).map(|text| (ReviewReason::HoldsMessages, text))
+}
+
 /// Uses the message counts in the status; the finalizer protects messages that arrived since.
-fn actor_denial(object: &Object<'_>) -> Option<String> {
+fn queue_denial(object: &Object<'_>) -> Option<String> {
     let Object {
         metadata,
         spec,
@@ -158,8 +180,8 @@ fn actor_denial(object: &Object<'_>) -> Option<String> {
         .iter()
         .flatten()
         .any(|finalizer| finalizer == FINALIZER);
-    let keeps_queue = metadata.is_enabled(annotation::SKIP_QUEUE_DELETION)
-        || spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan");
+    let keeps_queue =
+        metadata.is_enabled(annotation::SKIP_QUEUE_DELETION) || object.keeps_children();
     if policy != QueueDeletionPolicy::DeleteIfEmpty
         || !has_finalizer
         || keeps_queue

@@ -72,6 +72,8 @@ pub enum ReviewReason {
     InvalidWarned,
     /// The queue of an actor being deleted still holds messages.
     HoldsMessages,
+    /// The garbage collector would delete the objects that `deletionPolicy: Orphan` keeps.
+    LosesOrphans,
     /// Actors of the CRD being deleted still have queues.
     ActorsLeft,
     /// Validation is disabled.
@@ -104,6 +106,7 @@ impl ReviewReason {
             Self::Invalid => "Invalid",
             Self::InvalidWarned => "InvalidWarned",
             Self::HoldsMessages => "HoldsMessages",
+            Self::LosesOrphans => "LosesOrphans",
             Self::ActorsLeft => "ActorsLeft",
             Self::Off => "Off",
             Self::Deleting => "Deleting",

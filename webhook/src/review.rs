@@ -36,8 +36,19 @@ pub struct AdmissionRequest<'a> {
     /// The object as stored.
     #[serde(borrow, default)]
     pub old_object: Option<&'a RawValue>,
+    /// Of the operation, such as `DeleteOptions`.
+    #[serde(borrow, default)]
+    options: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
+}
+
+/// What becomes of the dependents of an object that is deleted. Unknown options count as the default, `Background`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    #[serde(borrow, default)]
+    propagation_policy: Option<Cow<'a, str>>,
 }
 
 /// A group, a version, and a kind or resource.
@@ -143,6 +154,13 @@ impl<'a> AdmissionRequest<'a> {
             && self.resource.name == served.resource
             && self.sub_resource.is_empty()
             && served.operations.contains(&&*self.operation)
+    }
+
+    /// Whether the garbage collector deletes all dependents before the object.
+    pub fn is_foreground_deletion(&self) -> bool {
+        let raw = self.options.map(RawValue::get).unwrap_or_default();
+        let options = serde_json::from_str::<DeleteOptions<'_>>(raw).unwrap_or_default();
+        options.propagation_policy.as_deref() == Some("Foreground")
     }
 
     /// Operation and resource, for messages.

@@ -1,5 +1,6 @@
-//! The webhook entry that guards deletions of queues with messages (QUE-40, QUE-49). It fails open and skips deletions
-//! by Kubernetes' own controllers, so that it never blocks the deletion of a namespace.
+//! The webhook entry that guards deletions of queues with messages (QUE-40, QUE-49), and of what `deletionPolicy: Orphan`
+//! keeps (FW-23). It fails open and skips deletions by Kubernetes' own controllers, so that it never blocks the deletion
+//! of a namespace.
 
 use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -15,11 +16,12 @@ pub const CRD_NAME: &str = "asyncactors.asya.sh";
 const OF_KUBERNETES: &str = "request.userInfo.username == 'system:kube-controller-manager' || \
     request.userInfo.username.startsWith('system:serviceaccount:kube-system:')";
 
-/// Limits the webhook to the CRD itself and to actors whose deletion policy is `DeleteIfEmpty`.
-const CONCERNS: &str = "request.resource.resource == 'customresourcedefinitions' \
+/// Limits the webhook to the CRD itself and to actors that keep their objects, or whose queue must be empty.
+const MAY_LOSE: &str = "request.resource.resource == 'customresourcedefinitions' \
     ? oldObject.metadata.name == 'asyncactors.asya.sh' \
-    : (has(oldObject.spec) && has(oldObject.spec.queue) && has(oldObject.spec.queue.deletionPolicy) && \
-    oldObject.spec.queue.deletionPolicy == 'DeleteIfEmpty' && !has(oldObject.metadata.deletionTimestamp))";
+    : (has(oldObject.spec) && ((has(oldObject.spec.deletionPolicy) && oldObject.spec.deletionPolicy == 'Orphan') || \
+    (has(oldObject.spec.queue) && has(oldObject.spec.queue.deletionPolicy) && \
+    oldObject.spec.queue.deletionPolicy == 'DeleteIfEmpty' && !has(oldObject.metadata.deletionTimestamp))))";
 
 pub(super) fn entry(settings: &Settings) -> ValidatingWebhook {
     let rule = |group: &str, version: &str, resource: &str, scope: &str| RuleWithOperations {
@@ -47,7 +49,7 @@ pub(super) fn entry(settings: &Settings) -> ValidatingWebhook {
         object_selector: Some(LabelSelector::default()),
         match_conditions: Some(vec![
             condition("not-of-kubernetes", format!("!({OF_KUBERNETES})")),
-            condition("concerns-queues", CONCERNS),
+            condition("may-lose-something", MAY_LOSE),
         ]),
         match_policy: Some("Equivalent".to_owned()),
         side_effects: "None".to_owned(),
@@ -63,7 +65,7 @@ mod tests {
     use super::super::testing::settings;
     use super::entry;
 
-    /// QUE-40, QUE-49, ADM-5
+    /// QUE-40, QUE-49, ADM-5, FW-23
     #[test]
     fn deletions_are_reviewed_fail_open_and_skip_namespace_deletion() {
         let entry = json!(entry(&settings()));
@@ -83,6 +85,7 @@ mod tests {
             "namespace-controller",
             "asyncactors.asya.sh",
             "DeleteIfEmpty",
+            "oldObject.spec.deletionPolicy == 'Orphan'",
         ] {
             let part = part.replace("namespace-controller", "system:serviceaccount:kube-system:");
             assert!(conditions.contains(&part), "{part}: {conditions}");

@@ -192,6 +192,7 @@ async fn namespace_without_its_rights_stops_no_actor_of_another_one() {
             bindings
                 .delete("asya-operator-actors", &DeleteParams::default())
                 .await?;
+            controller.stop().await?;
             controller.restart().await?;
             let name = granted.name("served");
             granted.apply(&minimal_actor(&name)).await?;

@@ -14,13 +14,22 @@ fn review_deletion(
     kind: &str,
     object: &Value,
 ) -> ReviewOutcome {
+    review_with_options(reviewer, (group, kind), object, &Value::Null)
+}
+
+fn review_with_options(
+    reviewer: &DeletionReviewer,
+    (group, kind): (&str, &str),
+    object: &Value,
+    options: &Value,
+) -> ReviewOutcome {
     let (version, resource) = match kind {
         "AsyncActor" => ("v1alpha1", "asyncactors"),
         _ => ("v1", "customresourcedefinitions"),
     };
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-            "uid": "u", "operation": "DELETE", "oldObject": object,
+            "uid": "u", "operation": "DELETE", "oldObject": object, "options": options,
             "kind": {"group": group, "version": version, "kind": kind},
             "resource": {"group": group, "version": version, "resource": resource},
         },
@@ -174,4 +183,31 @@ fn crd_deletion_is_denied_while_actors_have_queues() {
     let unreadable = delete_crd(&with_queues, &json!(7));
     assert_eq!(unreadable.reason, ReviewReason::Unreadable);
     assert!(unreadable.response.denied.is_none());
+}
+
+/// FW-23: the garbage collector deletes the children of a foreground deletion before the operator can orphan them.
+#[test]
+fn foreground_deletion_of_an_actor_that_keeps_its_children_is_denied() {
+    let enforce = reviewer(Mode::Enforce, &[]);
+    let review = |policy: &str, options: Value| {
+        let object = actor_with_messages(0, 0, &json!({"spec": {"deletionPolicy": policy}}));
+        review_with_options(&enforce, ("asya.sh", "AsyncActor"), &object, &options)
+    };
+    let foreground = || json!({"kind": "DeleteOptions", "propagationPolicy": "Foreground"});
+    let outcome = review("Orphan", foreground());
+    assert_eq!(outcome.reason, ReviewReason::LosesOrphans);
+    let denied = outcome.response.denied.unwrap();
+    assert_eq!(denied.code, 403);
+    assert!(denied.message.contains("--cascade=background"));
+    for (policy, options) in [
+        ("Delete", foreground()),
+        ("Orphan", json!({"propagationPolicy": "Background"})),
+        ("Orphan", json!({"propagationPolicy": "Orphan"})),
+        ("Orphan", json!({})),
+        ("Orphan", json!(7)),
+        ("Orphan", Value::Null),
+    ] {
+        let outcome = review(policy, options.clone());
+        assert_eq!(outcome.reason, ReviewReason::Valid, "{policy} {options}");
+    }
 }

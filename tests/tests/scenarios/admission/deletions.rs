@@ -1,10 +1,12 @@
-//! Deletions that would discard messages.
+//! Deletions that would lose messages or workloads.
 
+use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -16,7 +18,33 @@ use crate::{minimal_actor, own_cluster};
 
 const MESSAGES: usize = 3;
 
-/// QUE-40, QUE-45, ADM-5
+/// The garbage collector would delete the Deployment that the actor leaves behind.
+async fn foreground_deletion_loses_no_orphan(scenario: &Scenario) -> Result<()> {
+    let (actors, name) = (scenario.actors(), scenario.name("orphan"));
+    let mut actor = minimal_actor(&name);
+    actor["spec"]["deletionPolicy"] = json!("Orphan");
+    scenario.apply(&actor).await?;
+    scenario.actor_status(&name, "Running", WAIT).await?;
+    let refused = actors.delete(&name, &DeleteParams::foreground()).await;
+    let Err(kube::Error::Api(status)) = refused else {
+        panic!("not refused")
+    };
+    assert!(
+        status.message.contains("--cascade=background"),
+        "{}",
+        status.message
+    );
+    actors.delete(&name, &DeleteParams::default()).await?;
+    scenario.actor_gone(&name, 4 * WAIT).await?;
+    let left = scenario.api::<Deployment>().get(&name).await?.metadata;
+    assert_eq!(
+        (left.owner_references, left.deletion_timestamp),
+        (None, None)
+    );
+    Ok(())
+}
+
+/// QUE-40, QUE-45, ADM-5, FW-23 (f)
 #[tokio::test]
 async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
     let _turn = own_cluster().await;
@@ -86,6 +114,8 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
         let queue = format!("asya-{full}");
         let left = rabbitmq.messages(&queue, 2 * MESSAGES, true).await?;
         assert_eq!(left.len(), MESSAGES);
+
+        foreground_deletion_loses_no_orphan(scenario).await?;
 
         // Deletions by the API server's own controllers are not reviewed, so the namespace is not held up.
         let namespaces: Api<Namespace> = Api::all(cluster.client());
