@@ -115,6 +115,8 @@ impl ActorReviewer {
         if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
             return self.unchanged_outcome(&key, &errors);
         }
+        let old_size = old.as_ref().map(|old| old.spec().len());
+        errors.extend(validate::spec_size(actor.spec().len(), old_size));
         let spec = match validate::decode(actor.spec()) {
             Ok(spec) => spec,
             Err(violation) => {

@@ -142,6 +142,12 @@ pub const ENTRIES: &[Entry] = &[
         STANDALONE,
     ),
     entry_of(
+        "VAL-22",
+        "A spec of more than 256 KiB is not accepted.",
+        "Move large values of env or args into a ConfigMap or the image, and refer to them.",
+        STANDALONE,
+    ),
+    entry_of(
         "VAC-6",
         "What binding a target brings about.",
         "Nothing to do, if that is intended. Otherwise set the field that the message names: with spec.binding.rollout \

@@ -125,7 +125,10 @@ impl<'a> Checked<'a> {
         let fits = self.check_schema(rules.schema, findings);
         let violations = validate::annotations(|name| self.annotation(name));
         findings.extend(violations.iter().map(|it| self.violation("FW-21", it)));
-        let spec = match validate::decode(&self.object["spec"].to_string()) {
+        let spec = self.object["spec"].to_string();
+        let too_large = validate::spec_size(spec.len(), None);
+        findings.extend(too_large.map(|it| self.violation("VAL-22", &it)));
+        let spec = match validate::decode(&spec) {
             Ok(spec) => spec,
             Err(_) if !fits => return None,
             Err(violation) => {

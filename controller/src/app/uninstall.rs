@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
+use crate::cluster::watch::ACTORS_PAGE;
 use crate::record::{ActorRecord, Key, Projected};
 
 /// How long failed requests are retried.
@@ -18,7 +19,6 @@ const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(2);
 /// Connections on which nothing arrives for this long are closed.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
-const PAGE: u32 = 500;
 /// How many actors the message names.
 const MAX_NAMED_ACTORS: usize = 3;
 
@@ -100,7 +100,7 @@ async fn remaining_actors(
 }
 
 async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<RemainingActor>, kube::Error> {
-    let (mut actors, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
+    let (mut actors, mut params) = (Vec::new(), ListParams::default().limit(ACTORS_PAGE));
     loop {
         let page = api.list(&params).await?;
         actors.extend(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::watch_loop::{is_established, is_interruption, is_undecodable};
+use asya_shared::api::AsyncActor;
 use asya_shared::backoff::Backoff;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
@@ -32,6 +33,9 @@ const WATCH_SECONDS: u32 = 50;
 
 /// Page size of lists, which limits how many objects of a list are in memory at a time.
 const PAGE: u32 = 100;
+/// Page size of lists of `AsyncActor`s, whole objects which their authors may make as large as the API server stores
+/// them, 1.5 MB: the largest page has 37.5 MB (VAL-22).
+pub const ACTORS_PAGE: u32 = 25;
 
 /// A failing watch reports an error within this time; one without an error for longer is healthy.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
@@ -210,7 +214,9 @@ where
             field_selector: self.selector.fields.clone().map(Cow::into_owned),
             ..watcher::Config::default()
         };
-        let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+        let config = config
+            .timeout(WATCH_SECONDS)
+            .page_size(page_size::<R::Kind>());
         watcher::watcher(self.api.clone(), config).boxed()
     }
 
@@ -283,6 +289,14 @@ where
         } else {
             warn!(%kind, namespace, %error, failures, "watch failed");
         }
+    }
+}
+
+fn page_size<K: Resource<DynamicType = ()>>() -> u32 {
+    if K::kind(&()) == AsyncActor::kind(&()) && K::group(&()) == AsyncActor::group(&()) {
+        ACTORS_PAGE
+    } else {
+        PAGE
     }
 }
 

@@ -157,6 +157,9 @@ pub fn desired(
         return Err(invalid(unknown.to_string()));
     }
     let key = &actor.metadata.key;
+    if let Some(violation) = validate::spec_size(actor.spec_bytes, None) {
+        return Err(invalid(violation.to_string()));
+    }
     let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
     let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;
     let workloads = recorded_workloads(previous);

@@ -39,8 +39,12 @@ pub struct ActorRecord {
     pub finalizers: Vec<Box<str>>,
     /// Annotations that control reconciliation.
     pub annotations: Annotations,
-    /// `spec` as received.
+    /// `spec` as received; `None` if it is too large to be kept in memory (VAL-22).
     pub spec: Option<Arc<RawValue>>,
+    /// Size of `spec` as received, in bytes of JSON.
+    pub spec_bytes: usize,
+    /// What a deletion needs of the spec, however large; default as long as the actor is not being deleted.
+    pub deletion: DeletionFields,
     /// `status` as stored.
     pub status: Option<Arc<RawValue>>,
 }
@@ -116,6 +120,31 @@ pub struct MetricFields {
     /// than everything else here.
     #[serde(skip)]
     pub undecodable: bool,
+}
+
+/// Spec fields that a deletion needs. Read from the raw spec, because a spec that does not decode may still say that
+/// its objects stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeletionFields {
+    /// Whether `spec.deletionPolicy` is `Orphan` (FW-23).
+    pub orphans: bool,
+    /// Termination grace period of the pods, in seconds, if the spec sets one.
+    pub grace_seconds: Option<u32>,
+}
+
+impl DeletionFields {
+    fn of(spec: Option<&RawValue>) -> Self {
+        let spec: Value = read(spec).unwrap_or_default();
+        let number = |pointer| {
+            let number = spec.pointer(pointer).and_then(Value::as_u64);
+            number.and_then(|number| u32::try_from(number).ok())
+        };
+        Self {
+            orphans: spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan"),
+            grace_seconds: number("/workload/template/spec/terminationGracePeriodSeconds")
+                .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0)),
+        }
+    }
 }
 
 /// Progress of a rollout.
@@ -224,6 +253,13 @@ impl Record for ActorRecord {
         });
         let spec: Option<Spec> = read(raw.spec.as_deref());
         let timeout = spec.as_ref().map(|spec| spec.timeout.as_deref());
+        let spec_bytes = raw.spec.as_ref().map_or(0, |spec| spec.get().len());
+        let transport = spec.as_ref().map(|spec| spec.transport.clone());
+        let (kept, transport) = validate::kept_spec(raw.spec.clone(), transport);
+        let deletion = match raw.metadata.deletion_timestamp {
+            Some(_) => DeletionFields::of(raw.spec.as_deref()),
+            None => DeletionFields::default(),
+        };
         Self {
             metadata: raw.metadata.to_metadata(),
             generation: raw.metadata.generation,
@@ -247,14 +283,16 @@ impl Record for ActorRecord {
             queue_policy: QueueDeletionPolicy::from_raw(
                 spec.as_ref().and_then(|spec| spec.queue.as_ref()),
             ),
-            transport: spec.map(|spec| spec.transport),
+            deletion,
             binds_to: read::<Mode>(raw.spec.as_deref())
                 .filter(|mode| mode.workload.is_none())
                 .and_then(|mode| mode.workload_ref),
             status_view: read(raw.status.as_deref()).unwrap_or_default(),
             metric_fields: MetricFields::of(raw.spec.as_deref(), raw.status.as_deref()),
             finalizers: raw.metadata.finalizers,
-            spec: raw.spec,
+            spec: kept,
+            transport,
+            spec_bytes,
             status: raw.status,
         }
     }

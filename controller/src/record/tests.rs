@@ -1,3 +1,5 @@
+use asya_shared::api::QueueDeletionPolicy;
+use asya_shared::validate::MAX_SPEC_BYTES;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{ObjectList, WatchEvent};
@@ -46,6 +48,40 @@ fn actor_with_an_undecodable_spec_does_not_fail_the_list() {
             .contains("many")
     );
     assert!(list.items[1].record.spec.is_none());
+}
+
+/// VAL-22: without the spec, the record has what queue and deletion need.
+#[test]
+fn actor_with_a_large_spec_keeps_only_what_is_needed_besides_it() {
+    let spec = |bytes: usize| {
+        json!({
+            "transport": "mq", "deletionPolicy": "Orphan", "queue": {"deletionPolicy": "Retain"},
+            "workload": {"template": {
+                "metadata": {"annotations": {"large": "x".repeat(bytes)}},
+                "spec": {"terminationGracePeriodSeconds": 300},
+            }},
+        })
+    };
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let (small, large) = (spec(1 << 10), spec(MAX_SPEC_BYTES));
+    for (spec, is_kept) in [(&small, true), (&large, false)] {
+        let record = actor(&deleting, spec);
+        assert_eq!(record.spec.is_some(), is_kept);
+        assert_eq!(record.spec_bytes, spec.to_string().len());
+        assert_eq!(record.transport.as_deref(), Some("mq"));
+        assert_eq!(record.queue_policy, QueueDeletionPolicy::Retain);
+        assert!(record.deletion.orphans);
+        assert_eq!(record.deletion.grace_seconds, Some(300));
+    }
+    let mut bound = json!({
+        "transport": "x".repeat(MAX_SPEC_BYTES),
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "model"},
+    });
+    let record = actor(&json!({}), &bound);
+    assert_eq!((record.spec.is_some(), record.transport), (false, None));
+    assert_eq!(record.binds_to.unwrap().name, "model");
+    bound["transport"] = json!("mq");
+    assert!(actor(&json!({}), &bound).spec.is_some());
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::api::{AsyncActor, InjectionStatus, QueueDeletionPolicy, ResolvedTarge
 use crate::key::Key;
 use crate::names::annotation;
 use crate::queue_claims::StatusQueue;
+use crate::validate::kept_spec;
 
 /// An actor as received from a list or a watch.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub struct Actor {
     pub transport: Option<Box<str>>,
     /// The target that the spec binds.
     pub target: Option<WorkloadRef>,
-    /// The whole spec as raw JSON; only for bindings.
+    /// The whole spec as raw JSON; only for bindings, and only if it is not too large to be kept (VAL-22).
     pub spec: Option<Box<RawValue>>,
     /// The annotation `eks.amazonaws.com/role-arn`; only for bindings.
     pub role_arn: Option<Box<str>>,
@@ -124,6 +125,7 @@ impl<'de> Deserialize<'de> for ProjectedActor {
             let role = annotations.get(annotation::ROLE_ARN)?;
             target.as_ref().map(|_| role.as_ref().into())
         });
+        let (spec, transport) = kept_spec(raw, transport);
         let actor = Actor {
             role_arn,
             key: Key::new(&metadata.namespace, &metadata.name),
@@ -131,7 +133,7 @@ impl<'de> Deserialize<'de> for ProjectedActor {
             created: metadata.creation_timestamp,
             deleting: metadata.deletion_timestamp.is_some() && !still_consuming,
             transport,
-            spec: raw.filter(|_| target.is_some()).map(ToOwned::to_owned),
+            spec: spec.filter(|_| target.is_some()).map(ToOwned::to_owned),
             target,
             status: actor_status,
         };

@@ -3,6 +3,7 @@ mod targets;
 
 use std::sync::Arc;
 
+use asya_shared::validate::MAX_SPEC_BYTES;
 use serde_json::{Value, json};
 
 use super::{ActorReviewer, Mode};
@@ -238,6 +239,34 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
         fixture.update(&valid, &deleting).reason,
         ReviewReason::Deleting
     );
+}
+
+/// VAL-22, ADM-6
+#[test]
+fn large_spec_is_denied_unless_it_was_large_before_and_does_not_grow() {
+    let fixture = Fixture::new(Mode::Enforce);
+    let sized = |bytes: usize| {
+        let mut spec = standalone("mq");
+        spec["workload"]["template"]["metadata"] =
+            json!({"annotations": {"large": "x".repeat(bytes)}});
+        actor("models", "phi3", &spec)
+    };
+    let (small, large) = (sized(1), sized(MAX_SPEC_BYTES));
+    for outcome in [
+        fixture.create(&large),
+        fixture.update(&small, &large),
+        fixture.update(&large, &sized(MAX_SPEC_BYTES + 1)),
+    ] {
+        let text = denial(&outcome);
+        assert!(text.contains("spec: has 262"), "{text}");
+        assert!(text.contains("; move large values"), "{text}");
+    }
+    let mut changed = large.clone();
+    changed["spec"]["workload"]["template"]["spec"]["containers"][0]["image"] = json!("j");
+    let smaller = sized(MAX_SPEC_BYTES - 1);
+    for (old, new) in [(&large, &changed), (&large, &smaller), (&large, &small)] {
+        assert_eq!(fixture.update(old, new).response.denied, None);
+    }
 }
 
 /// ADM-6: a rule for new names does not block existing actors.

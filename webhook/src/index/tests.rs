@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadRef;
+use asya_shared::validate::MAX_SPEC_BYTES;
 use serde_json::{Value, json};
 
 use super::{Index, Key, ProjectedActor};
@@ -49,6 +50,20 @@ impl Fixture {
             .other_binding(&Key::new("a", "other"), &target(name));
         conflict.map(|key| key.to_string())
     }
+}
+
+/// VAL-22: memory of the index is bounded, and the names that such an actor has stay its own.
+#[test]
+fn large_spec_is_not_kept_but_its_names_stay_taken() {
+    let fixture = Fixture::new();
+    let mut spec = binding("model");
+    spec["runtime"] = json!({"env": [{"name": "LARGE", "value": "x".repeat(MAX_SPEC_BYTES)}]});
+    let large = projected("a", "large", &spec);
+    assert!(large.actor.spec.is_none());
+    fixture.apply(&large);
+    assert_eq!(fixture.queue_owner("large").as_deref(), Some("a/large"));
+    assert_eq!(fixture.target_owner("model").as_deref(), Some("a/large"));
+    assert!(fixture.index.bindings_in("a").is_empty());
 }
 
 /// QUE-41, QUE-42

@@ -20,8 +20,9 @@ use super::{Index, ProjectedActor};
 /// The server ends a watch after this long, and we start the next. While nothing changes, only this shows that the
 /// server responds, so it is less than [`LastResponse::STALE_AFTER`].
 const WATCH_SECONDS: u32 = 20;
-/// Only one page of a list is in memory at a time.
-const PAGE_SIZE: u32 = 100;
+/// Only one page of a list is in memory at a time. The API server stores objects of up to 1.5 MB, so the largest page
+/// has 37.5 MB, far less than the memory of a replica.
+const PAGE_SIZE: u32 = 25;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
 
 /// When the API server last responded. A layer of the client of the watch; clones share state.

@@ -1,4 +1,5 @@
 use asya_crds::corpus::cases;
+use asya_shared::validate::MAX_SPEC_BYTES;
 use serde_json::json;
 
 use super::*;
@@ -126,6 +127,18 @@ fn fix_of_a_restart_names_the_field_to_set() {
     let found = linted.findings.iter().find(|it| it.id == "ASYA-VAC-6");
     let fix = found.map(|it| &*it.fix);
     assert_eq!(fix, Some("spec.binding.rollout: OnRestart avoids it"));
+}
+
+/// VAL-22
+#[test]
+fn large_spec_is_an_error() {
+    let mut actor = binding("embed", "phi");
+    actor["spec"]["runtime"]["env"] =
+        json!([{"name": "LARGE", "value": "x".repeat(MAX_SPEC_BYTES)}]);
+    let linted = lint_objects([actor], Some(&installation()));
+    let found = linted.findings.iter().find(|it| it.id == "ASYA-VAL-22");
+    let fix = found.map(|it| &*it.fix).unwrap();
+    assert!(fix.contains("ConfigMap"), "{fix}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use asya_process::metrics::ExposedMetrics;
 use http::{Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
@@ -196,4 +197,11 @@ fn missing_rbac_rule_of_a_forbidden_watch_is_named() {
         let named = missing_rule::<ConfigMapRecord>(&error);
         assert_eq!(named.as_deref(), expected, "{error}");
     }
+}
+
+/// VAL-22
+#[test]
+fn pages_of_actors_are_small() {
+    assert_eq!(page_size::<AsyncActor>(), ACTORS_PAGE);
+    assert_eq!(page_size::<ConfigMap>(), PAGE);
 }

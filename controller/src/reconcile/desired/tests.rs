@@ -1,3 +1,4 @@
+use asya_shared::validate::MAX_SPEC_BYTES;
 use serde_json::json;
 
 use crate::fault::{Reason, Requeue};
@@ -12,6 +13,27 @@ fn unknown_annotation_value_is_a_fault_of_the_actor() {
     assert_eq!(fault.reason, Reason::ValidationError);
     assert_eq!(fault.requeue, Requeue::AwaitChange);
     for text in ["asya.sh/reconcile", "paused"] {
+        assert!(fault.message.contains(text), "{}", fault.message);
+    }
+}
+
+/// VAL-22, VAL-19: such a spec may have been stored before there was a limit, or while no webhook ran.
+#[test]
+fn large_spec_is_a_fault_whose_remedy_is_to_move_values() {
+    let mut spec = spec(&json!({}));
+    spec["workload"]["template"]["metadata"] =
+        json!({"annotations": {"large": "x".repeat(MAX_SPEC_BYTES)}});
+    let observed = observed(&actor(&json!({}), &spec, &json!({})));
+    let fault = observed.desired.unwrap_err();
+    assert_eq!(
+        (fault.reason, fault.requeue),
+        (Reason::ValidationError, Requeue::AwaitChange)
+    );
+    for text in [
+        &spec.to_string().len().to_string(),
+        "262144",
+        "into a ConfigMap",
+    ] {
         assert!(fault.message.contains(text), "{}", fault.message);
     }
 }

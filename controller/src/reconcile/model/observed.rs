@@ -95,8 +95,7 @@ pub struct MemoryUpdates {
     pub depths: Vec<(Depth, bool)>,
 }
 
-/// The objects that deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still
-/// say that its queue is retained.
+/// The objects that deletion keeps and removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionSettings {
     /// Keep the children and the queue (FW-23).
@@ -144,28 +143,16 @@ pub enum ObservedQueue {
 }
 
 impl DeletionSettings {
-    /// Reads the policies from the raw spec. Decodes the spec only for an actor that is being deleted: nothing else
-    /// needs more than the queue's policy.
+    /// The settings of an actor; as long as it is not being deleted, only those of its queue.
     pub fn of(actor: &ActorRecord) -> Self {
-        let spec: Value = actor
-            .spec
-            .as_ref()
-            .filter(|_| actor.metadata.deleting)
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
-        let text = |pointer| spec.pointer(pointer).and_then(Value::as_str);
-        let number = |pointer| {
-            spec.pointer(pointer)
-                .and_then(Value::as_u64)
-                .and_then(|n| u32::try_from(n).ok())
-        };
-        let grace = number("/workload/template/spec/terminationGracePeriodSeconds")
-            .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0));
         Self {
-            orphans: text("/deletionPolicy") == Some("Orphan"),
+            orphans: actor.deletion.orphans,
             queue: actor.queue_policy,
             retains_queue: actor.queue_policy == QueueDeletionPolicy::Retain,
-            grace_seconds: grace.unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
+            grace_seconds: actor
+                .deletion
+                .grace_seconds
+                .unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
         }
     }
 }
