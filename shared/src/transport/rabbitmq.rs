@@ -3,7 +3,7 @@
 
 use asya_wire::env as variable;
 use asya_wire::percent;
-use asya_wire::queue::{Naming, route_name};
+use asya_wire::queue::{Naming, PREFIX, route_name};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -31,6 +31,14 @@ const ACTOR: &str = "asya.sh/actor";
 #[must_use]
 pub fn routing_keys(queue: &str) -> Vec<String> {
     vec![route_name(queue).to_owned(), queue.to_owned()]
+}
+
+/// The other queue that may have this queue's first routing key, because the key could be its name: queue `asya-x` gets
+/// a copy of every message that senders publish to the exchange for queue `asya-asya-x` (RMQ-4).
+#[must_use]
+pub fn queue_with_same_key(queue: &str) -> Option<&str> {
+    let key = route_name(queue);
+    (key != queue && key.starts_with(PREFIX)).then_some(key)
 }
 
 /// The queue to declare. It is durable and never deleted automatically.

@@ -4,9 +4,10 @@ use std::fmt;
 
 use asya_wire::env::MAX_SQS_VISIBILITY_TIMEOUT;
 
-use super::Subject;
 use super::template::{pod_spec, runtime_containers};
+use super::{Subject, Write};
 use crate::config::TransportKind;
+use crate::transport::rabbitmq::queue_with_same_key;
 
 /// Maximum visibility timeout of SQS, in seconds.
 const LONGEST_VISIBILITY_SECONDS: u64 = MAX_SQS_VISIBILITY_TIMEOUT as u64;
@@ -32,6 +33,7 @@ pub fn warnings(subject: &Subject<'_>) -> Vec<Warning> {
     let rules = [
         transport_cannot_be_used,
         transport_changed,
+        other_queue_has_its_key,
         handler_is_missing,
         two_grace_periods,
         replicas_have_no_effect,
@@ -77,6 +79,27 @@ fn transport_changed(subject: &Subject<'_>) -> Found {
         let text = format!("messages in the queue on {old} are not moved to {new}");
         ("spec.transport".to_owned(), text)
     })
+}
+
+/// Only for new queues: the routing keys of existing ones stay (RMQ-4).
+fn other_queue_has_its_key(subject: &Subject<'_>) -> Found {
+    let is_new = match subject.write {
+        Write::Create => true,
+        Write::Update { old } => old.transport != subject.spec.transport,
+        Write::Stored(_) => false,
+    };
+    let transport = subject.transports.usable(&subject.spec.transport).ok()?;
+    let TransportKind::Rabbitmq(_) = &transport.kind else {
+        return None;
+    };
+    let queue = transport.names_of(subject.namespace, subject.name).queue;
+    let other = queue_with_same_key(&queue).filter(|_| is_new)?;
+    let text = format!(
+        "queue {queue} has the routing key {other}, which queue {other} has as well: one of that name gets copies of \
+         this actor's messages from senders that publish to the exchange; let them publish to the default exchange by \
+         the queue's name, or choose a name with which the queue does not begin with asya-asya-"
+    );
+    Some(("metadata.name".to_owned(), text))
 }
 
 /// KEDA counts messages in process, too: with fewer messages per pod than it can process, pods are added that stay
@@ -151,3 +174,6 @@ fn visibility_is_cut(subject: &Subject<'_>) -> Found {
         (path, text)
     })
 }
+
+#[cfg(test)]
+mod tests;
