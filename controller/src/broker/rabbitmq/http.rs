@@ -1,12 +1,13 @@
 //! Requests to the management API, and the meaning of its errors (RMQ-2).
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use asya_shared::config::RabbitmqConfig;
 use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
 use crate::broker::BrokerError;
@@ -187,12 +188,23 @@ impl Api {
         what: &str,
         url: Url,
     ) -> Result<Option<T>, BrokerError> {
+        self.get_seed(operation, what, url, PhantomData).await
+    }
+
+    /// Like [`Self::get`], decoded by a seed.
+    pub async fn get_seed<T>(
+        &self,
+        operation: &'static str,
+        what: &str,
+        url: Url,
+        seed: impl for<'de> DeserializeSeed<'de, Value = T>,
+    ) -> Result<Option<T>, BrokerError> {
         let operation = Operation::read(operation);
         let response = self.send(operation, Method::GET, url, None).await?;
         if response.is_absent() {
             return Ok(None);
         }
-        self.decode(what, &response).map(Some)
+        self.decode_seed(what, &response, seed).map(Some)
     }
 
     /// Decodes a response that must be a success.
@@ -201,10 +213,22 @@ impl Api {
         what: &str,
         response: &HttpResponse,
     ) -> Result<T, BrokerError> {
+        self.decode_seed(what, response, PhantomData)
+    }
+
+    fn decode_seed<T>(
+        &self,
+        what: &str,
+        response: &HttpResponse,
+        seed: impl for<'de> DeserializeSeed<'de, Value = T>,
+    ) -> Result<T, BrokerError> {
         if !response.status.is_success() {
             return Err(self.response_error(what, response));
         }
-        serde_json::from_slice(&response.body).map_err(|_| {
+        let mut json = serde_json::Deserializer::from_slice(&response.body);
+        let decoded = seed.deserialize(&mut json);
+        let complete = decoded.and_then(|decoded| json.end().map(|()| decoded));
+        complete.map_err(|_| {
             let address = self.address();
             BrokerError::Throttled(format!("the server at {address} is not RabbitMQ"))
         })

@@ -1,6 +1,7 @@
 //! Queue bindings, which route messages to a queue (RMQ-4) and carry its owner tag (QUE-32).
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{
@@ -8,7 +9,8 @@ use asya_shared::transport::ownership::{
 };
 use asya_shared::transport::rabbitmq::{QueueDeclaration, routing_keys};
 use reqwest::Method;
-use serde::Deserialize;
+use serde::de::{DeserializeSeed, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::Rabbitmq;
@@ -52,27 +54,60 @@ pub(super) struct QueueBindings {
 impl FromIterator<FoundQueueBinding> for QueueBindings {
     fn from_iter<I: IntoIterator<Item = FoundQueueBinding>>(found: I) -> Self {
         let mut all = Self::default();
-        let found = found.into_iter();
-        for binding in found.filter(|binding| {
-            binding.destination_type == "queue" || binding.destination_type.is_empty()
-        }) {
-            if let Some(tag) = OwnerTag::of_arguments(&binding.arguments) {
-                let tagged = all.tagged.entry(binding.destination.clone());
-                tagged.or_default().push(TaggedQueueBinding {
-                    exchange: binding.source.clone(),
-                    routing_key: binding.routing_key.clone(),
-                    properties_key: binding.properties_key,
-                    tag,
-                });
-            }
-            let route = (binding.source, binding.destination, binding.routing_key);
-            all.routes.insert(route);
+        for binding in found {
+            all.add(binding);
         }
         all
     }
 }
 
+/// Decodes a list of bindings, and keeps those of these queues.
+struct BindingsOf<'a>(&'a HashSet<&'a str>);
+
+impl<'de> DeserializeSeed<'de> for BindingsOf<'_> {
+    type Value = QueueBindings;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BindingsOf<'_> {
+    type Value = QueueBindings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of bindings")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut kept = QueueBindings::default();
+        while let Some(binding) = list.next_element::<FoundQueueBinding>()? {
+            if self.0.contains(&*binding.destination) {
+                kept.add(binding);
+            }
+        }
+        Ok(kept)
+    }
+}
+
 impl QueueBindings {
+    fn add(&mut self, binding: FoundQueueBinding) {
+        if !binding.destination_type.is_empty() && binding.destination_type != "queue" {
+            return;
+        }
+        if let Some(tag) = OwnerTag::of_arguments(&binding.arguments) {
+            let tagged = self.tagged.entry(binding.destination.clone());
+            tagged.or_default().push(TaggedQueueBinding {
+                exchange: binding.source.clone(),
+                routing_key: binding.routing_key.clone(),
+                properties_key: binding.properties_key,
+                tag,
+            });
+        }
+        let route = (binding.source, binding.destination, binding.routing_key);
+        self.routes.insert(route);
+    }
+
     /// Whether all desired routes exist.
     pub(super) fn has_wanted_routes(&self, declaration: &QueueDeclaration) -> bool {
         self.has_routes(
@@ -163,14 +198,18 @@ impl Rabbitmq {
         Ok(found.unwrap_or_default().into_iter().collect())
     }
 
-    /// All bindings of the exchange that senders publish to.
-    pub(super) async fn list_queue_bindings(&self) -> Result<QueueBindings, BrokerError> {
+    /// Bindings of these queues to the exchange that senders publish to. The API has no pages of bindings.
+    pub(super) async fn list_queue_bindings(
+        &self,
+        queues: &HashSet<&str>,
+    ) -> Result<QueueBindings, BrokerError> {
         let (vhost, exchange) = (&self.config.vhost, &self.config.exchange);
         let segments = ["exchanges", vhost, exchange, "bindings", "source"];
         let what = format!("the bindings of exchange {exchange}");
         let url = self.api.url(&segments);
-        let found: Option<Vec<FoundQueueBinding>> = self.api.get("bindings", &what, url).await?;
-        Ok(found.unwrap_or_default().into_iter().collect())
+        let wanted = BindingsOf(queues);
+        let found = self.api.get_seed("bindings", &what, url, wanted).await?;
+        Ok(found.unwrap_or_default())
     }
 
     /// Returns the bindings of a queue that the actor is about to create, adopt or keep.

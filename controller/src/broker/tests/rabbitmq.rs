@@ -328,9 +328,10 @@ async fn queues_on_later_list_pages_are_observed() {
     });
     fill.await;
     let (transport, client) = real.with(&json!({})).await;
-    let queues: Vec<_> = (0..21)
-        .map(|number| queue_of(&transport, &format!("z{number}")))
-        .collect();
+    // The first is on the first page, and keeps the others from being listed by a name that only they have.
+    let first = queue_of(&transport, "a0");
+    let others = (0..21).map(|number| queue_of(&transport, &format!("z{number}")));
+    let queues: Vec<_> = std::iter::once(first).chain(others).collect();
     for queue in &queues {
         client.create(queue).await.unwrap();
     }
@@ -338,6 +339,17 @@ async fn queues_on_later_list_pages_are_observed() {
         .iter()
         .map(|queue| queue.names.queue.clone())
         .collect();
+    let listed = get(
+        config,
+        &format!("queues/{vhost}?page=1&page_size=500&name=ASYA-z"),
+    )
+    .await;
+    let count = (&listed["filtered_count"], &listed["page_count"]);
+    assert_eq!(
+        count,
+        (&json!(21), &json!(1)),
+        "RabbitMQ lists by a part of the name"
+    );
     let started = tokio::time::Instant::now();
     let counted = loop {
         let counted = client.depths(&names).await;

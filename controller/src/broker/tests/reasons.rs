@@ -4,11 +4,12 @@
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::IntoResponse;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::broker::{Count, DeleteIfEmptyOutcome, Depth};
+use crate::broker::{Count, DeleteIfEmptyOutcome, Depth, QueueCheck};
 
 type Reply = (u16, Value);
 
@@ -135,4 +136,67 @@ async fn list_that_shrinks_during_paging_fails_no_actor() {
         "{counted:?}"
     );
     assert_eq!(counted[20], Ok(Count::NotFound), "it was read individually");
+}
+
+/// RMQ-6: 25 of 100,000 queues are read singly, after a first page that shows how many there are.
+#[tokio::test]
+async fn few_queues_in_a_large_virtual_host_do_not_cost_all_its_pages() {
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&requests);
+    let (transport, client) = client_of_server(move |request| {
+        seen.lock().push(request.to_owned());
+        if request.contains("page=") {
+            (200, json!({"page_count": 200, "items": []}))
+        } else {
+            (
+                200,
+                json!({"messages_ready": 1, "messages_unacknowledged": 0}),
+            )
+        }
+    })
+    .await;
+    let queue = |number| queue_of(&transport, &format!("q{number}"));
+    let names: Vec<String> = (0..25).map(|number| queue(number).names.queue).collect();
+    let one = Depth {
+        queued: 1,
+        processing: 0,
+    };
+    let counted = client.depths(&names).await;
+    assert_eq!(counted, vec![Ok(Count::Messages(one)); 25]);
+    assert_eq!(requests.lock().len(), 1 + 25);
+    assert!(requests.lock()[0].ends_with("&name=asya-q"));
+}
+
+/// RMQ-6: queues and bindings of other clients are not kept.
+#[tokio::test]
+async fn lists_observe_only_the_queues_that_are_asked_for() {
+    let (transport, client) = client_of_server(|request| {
+        let transport = super::transport("rabbitmq", &json!({"host": "h"}));
+        let names = (0..30).map(|number| queue_of(&transport, &format!("q{number}")));
+        if request.contains("page=") {
+            let item = |queue: ActorQueue| json!({"name": queue.names.queue, "durable": true, "type": "classic"});
+            let items: Vec<Value> = names.map(item).collect();
+            (200, json!({"page_count": 1, "items": items}))
+        } else if request.ends_with("/bindings/source") {
+            let keys = |queue: &ActorQueue| [queue.actor.clone(), queue.names.queue.clone()];
+            let of = |queue: ActorQueue| {
+                keys(&queue).map(|key| {
+                    let mut binding = mark_of(&queue);
+                    binding["routing_key"] = json!(key);
+                    binding
+                })
+            };
+            (200, json!(names.flat_map(of).collect::<Vec<_>>()))
+        } else {
+            (500, json!({"error": "nothing else is asked"}))
+        }
+    })
+    .await;
+    let queues: Vec<_> = (0..25)
+        .map(|number| queue_of(&transport, &format!("q{number}")))
+        .collect();
+    for observation in client.observe_many(&queues).await {
+        let check = observation.unwrap().check;
+        assert!(matches!(check, QueueCheck::Ready(_)), "{check:?}");
+    }
 }
