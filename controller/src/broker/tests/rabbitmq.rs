@@ -312,6 +312,7 @@ async fn queues_on_later_list_pages_are_observed() {
     let mut real = Real::rabbitmq();
     let vhost = fresh("pages");
     real.config["vhost"] = vhost.clone().into();
+    let (transport, client) = real.with(&json!({})).await;
     let config = &real.config;
     let vhost_path = format!("vhosts/{vhost}");
     call(config, Method::PUT, &vhost_path, &json!({})).await;
@@ -327,7 +328,6 @@ async fn queues_on_later_list_pages_are_observed() {
         assert!(status.is_success(), "{status}");
     });
     fill.await;
-    let (transport, client) = real.with(&json!({})).await;
     // The first is on the first page, and keeps the others from being listed by a name that only they have.
     let first = queue_of(&transport, "a0");
     let others = (0..21).map(|number| queue_of(&transport, &format!("z{number}")));
