@@ -21,7 +21,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What to remember of a binding whose actor is gone; `None` if its pods may keep the sidecar.
 pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> {
-    let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
+    let unbinding = observed.unbinding()?;
     let target = unbinding.target.as_ref().filter(|_| !unbinding.skip)?;
     Some(DeletedBinding {
         actor_uid: observed.actor.metadata.uid.clone(),

@@ -151,7 +151,7 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
     for (metadata, spec) in [(&paused, &bound), (&json!({}), &unknown)] {
         let (context, other) = (context(), Key::new("ns", "other"));
         let mut observed = observed(&actor(metadata, spec, &json!({})));
-        observed.binding = Some(ObservedBinding::default());
+        observed.binding = Some(ObservedBinding::Unknown);
         let now = Timestamp::now();
         context
             .rollout_slots
@@ -185,7 +185,7 @@ async fn nothing_is_created_for_an_actor_deleted_before_it_has_our_finalizer() {
             .actor
             .binds_to
             .as_ref()
-            .map(|_| ObservedBinding::default());
+            .map(|_| ObservedBinding::Unbinding(None));
         let plan = plan(&observed, Timestamp::now());
         let outcome = apply(&context, &observed.actor, plan).await.unwrap();
         assert!(matches!(outcome, Outcome::Finalized), "{outcome:?}");
@@ -275,7 +275,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             json!({})
         };
         let mut observed = observed(&actor(&json!({}), &bound, &status));
-        observed.binding = Some(ObservedBinding::default());
+        observed.binding = Some(ObservedBinding::Unknown);
         observed
     };
     let other = Key::new("elsewhere", "other");

@@ -19,29 +19,53 @@ use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::ScaleTarget;
 
 /// A binding as observed by one reconcile.
+#[derive(Debug)]
+pub enum ObservedBinding {
+    /// The spec cannot be acted on, or the target has not been looked up yet.
+    Unknown,
+    /// The target cannot be bound.
+    Refused(Box<RefusedBinding>),
+    /// The target is resolved.
+    Resolved(Box<ResolvedBinding>),
+    /// The actor is being deleted: what is left to clean up; `None` while that is unknown.
+    Unbinding(Option<Box<ObservedUnbinding>>),
+}
+
+/// A binding whose target cannot be bound.
+#[derive(Debug)]
+pub struct RefusedBinding {
+    /// Why it cannot be bound.
+    pub fault: Fault,
+    pub injection: ObservedInjection,
+}
+
+/// A binding whose target is resolved.
+#[derive(Debug)]
+pub struct ResolvedBinding {
+    pub target: Resolved,
+    pub injection: ObservedInjection,
+    /// The other actor whose fields are in the target's pod template, if it still exists.
+    pub template_actor: Option<ActorInTemplate>,
+    /// State for a rollout of the pods; `None` if no rollout is considered.
+    pub rollout: Option<ObservedRollout>,
+    /// How the queue scales the target, or why it cannot; `None` while scaling is off.
+    pub scaling: Option<Result<TargetScaling, Fault>>,
+}
+
+/// The pods that should get the sidecar, and what decides whether they do.
 #[derive(Debug, Default)]
-pub struct ObservedBinding {
-    /// The target, or why it cannot be bound; `None` while it need not or cannot be resolved yet.
-    pub target: Option<Result<Box<Resolved>, Fault>>,
+pub struct ObservedInjection {
     /// The target's pods; `None` until they have been listed.
     pub pods: Option<TargetPods>,
     /// Set if this actor applied fields to the pod template of a target that an older actor binds now, or if a deleted
     /// actor left its fields in the template of this one's target.
     pub template_handoff: Option<TemplateHandoff>,
-    /// The other actor whose fields are in the target's pod template, if it still exists.
-    pub template_actor: Option<ActorInTemplate>,
     /// Whether its webhook entry may fail closed, if it is required (CFG-7).
     pub enforcement: Enforcement,
     /// Dry-run state of the pods; `None` if no dry run is made.
     pub probe: Option<ObservedProbe>,
     /// Resources that need limits in the namespace; `None` until its quotas have been listed.
     pub limits: Option<ResourceNames>,
-    /// State for a rollout of the pods; `None` if no rollout is considered.
-    pub rollout: Option<ObservedRollout>,
-    /// State that is left to clean up for an actor being deleted; `None` while that is unknown.
-    pub unbinding: Option<ObservedUnbinding>,
-    /// How the queue scales the target, or why it cannot; `None` while scaling is off or the scaled object is unknown.
-    pub scaling: Option<Result<Box<TargetScaling>, Fault>>,
 }
 
 /// Another actor whose fields are in the target's pod template.
@@ -96,18 +120,53 @@ pub struct TargetScaling {
 }
 
 impl ObservedBinding {
+    /// The binding, once its target is resolved.
+    pub fn resolved(&self) -> Option<&ResolvedBinding> {
+        match self {
+            Self::Resolved(resolved) => Some(resolved),
+            Self::Unknown | Self::Refused(_) | Self::Unbinding(_) => None,
+        }
+    }
+
+    /// Why the target cannot be bound.
+    pub fn target_fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Refused(refused) => Some(&refused.fault),
+            Self::Unknown | Self::Resolved(_) | Self::Unbinding(_) => None,
+        }
+    }
+
+    /// The pods that should get the sidecar; `None` until the target has been looked up.
+    pub fn injection(&self) -> Option<&ObservedInjection> {
+        match self {
+            Self::Refused(refused) => Some(&refused.injection),
+            Self::Resolved(resolved) => Some(&resolved.injection),
+            Self::Unknown | Self::Unbinding(_) => None,
+        }
+    }
+
+    /// The target's pods; `None` until they have been listed.
+    pub fn pods(&self) -> Option<&TargetPods> {
+        self.injection()?.pods.as_ref()
+    }
+
+    /// What is left to clean up for an actor being deleted; `None` while that is unknown.
+    pub fn unbinding(&self) -> Option<&ObservedUnbinding> {
+        match self {
+            Self::Unbinding(unbinding) => unbinding.as_deref(),
+            Self::Unknown | Self::Refused(_) | Self::Resolved(_) => None,
+        }
+    }
+
     /// Whether an older actor binds the target (BIND-45).
     pub fn is_bound_by_other(&self) -> bool {
-        let fault = self
-            .target
-            .as_ref()
-            .and_then(|target| target.as_ref().err());
+        let fault = self.target_fault();
         fault.is_some_and(|fault| fault.reason == Reason::AlreadyBound)
     }
 
     /// How the queue scales the target, if it can.
     pub fn target_scaling(&self) -> Option<&TargetScaling> {
-        self.scaling.as_ref()?.as_deref().ok()
+        self.resolved()?.scaling.as_ref()?.as_ref().ok()
     }
 }
 

@@ -13,10 +13,10 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::binding::{ObservedBinding, Resolved};
+use super::binding::{ObservedBinding, ObservedInjection, Resolved, ResolvedBinding};
 use super::child::{Child, ChildOwnership};
 use super::known_queues::KnownQueues;
-use super::rollout::ObservedRollout;
+use super::rollout::{ObservedRollout, ObservedUnbinding};
 use super::target_pods::actor_hash;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckSequence;
@@ -171,7 +171,7 @@ impl Observed {
     /// The KEDA objects to apply, or why no trigger can be built for the queue yet; `None` while scaling is off.
     pub fn scaling_objects(&self) -> Option<Result<&ScalingObjects, &TriggerError>> {
         let objects = match &self.binding {
-            Some(binding) => &binding.scaling.as_ref()?.as_ref().ok()?.objects,
+            Some(binding) => &binding.target_scaling()?.objects,
             None => self.standalone()?.scaling.as_ref()?,
         };
         Some(objects.as_ref())
@@ -185,9 +185,24 @@ impl Observed {
         is_scaled || self.desired_binding().is_some_and(|bound| bound.scales)
     }
 
+    /// The binding, once its target is resolved.
+    pub fn resolved_binding(&self) -> Option<&ResolvedBinding> {
+        self.binding.as_ref()?.resolved()
+    }
+
+    /// The pods that should get a binding's sidecar; `None` until the target has been looked up.
+    pub fn injection(&self) -> Option<&ObservedInjection> {
+        self.binding.as_ref()?.injection()
+    }
+
+    /// What a binding being deleted has left to clean up; `None` while that is unknown.
+    pub fn unbinding(&self) -> Option<&ObservedUnbinding> {
+        self.binding.as_ref()?.unbinding()
+    }
+
     /// The target of a binding, once it is resolved.
     pub fn resolved(&self) -> Option<&Resolved> {
-        self.binding.as_ref()?.target.as_ref()?.as_deref().ok()
+        Some(&self.resolved_binding()?.target)
     }
 
     /// The contention over fields of the target; `None` until the target is resolved.
@@ -198,7 +213,7 @@ impl Observed {
 
     /// The state that a rollout decision needs.
     pub fn rollout(&self) -> Option<&ObservedRollout> {
-        self.binding.as_ref()?.rollout.as_ref()
+        self.resolved_binding()?.rollout.as_ref()
     }
 
     /// Whether the actor's pods should receive messages.
@@ -233,8 +248,7 @@ impl Observed {
     /// A pod of the target to dry-run.
     pub fn probe_pod(&self) -> Option<&Value> {
         let from_rollout = self.rollout().and_then(|it| it.probe_pod.as_ref());
-        let probe = self.binding.as_ref().and_then(|it| it.probe.as_ref());
-        from_rollout.or_else(|| probe?.pod.as_ref())
+        from_rollout.or_else(|| self.injection()?.probe.as_ref()?.pod.as_ref())
     }
 
     /// How long a change may continue without another pod becoming ready; `None` means no limit.

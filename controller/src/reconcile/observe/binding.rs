@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
+use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy, WorkloadRef};
 use asya_shared::probe::{ProbeMetadata, minimal_pod};
 use asya_shared::resolve::{
     self, Finding, FindingReason, Integration, PodMatch, Resolution, Scale, Target,
 };
+use serde_json::Value;
 
 use super::rollout::{self, RolloutQuery};
 use super::target_faults::{already_bound_fault, forbidden_fault, kind_fault, unindexed_fault};
 use super::{shared_target, unbinding};
+use crate::binding::unenforced_required::Enforcement;
 use crate::binding::{TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
@@ -18,7 +20,8 @@ use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::desired::{Desired, DesiredBinding};
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::{
-    ObservedBinding, ObservedProbe, Resolved, ResourceNames, TargetScaling,
+    ObservedBinding, ObservedInjection, ObservedProbe, RefusedBinding, Resolved, ResolvedBinding,
+    ResourceNames, TargetScaling,
 };
 use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods, actor_hash};
@@ -36,116 +39,205 @@ pub(super) async fn observe(
     previous: &AsyncActorStatus,
     deletion: Option<&DeletionSettings>,
 ) -> Result<Option<ObservedBinding>, Error> {
-    let Some(binds_to) = &actor.binds_to else {
+    let Some(target_ref) = &actor.binds_to else {
         return Ok(None);
     };
-    let bound = desired.ok().and_then(Desired::desired_binding);
     if let Some(deletion) = deletion {
+        let bound = desired.ok().and_then(Desired::desired_binding);
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
-        return Ok(Some(ObservedBinding {
-            unbinding: unbinding::observe(
-                context,
-                actor,
-                deletion,
-                rollout,
-                &previous.roll_annotations,
-            )
-            .await?,
-            ..ObservedBinding::default()
-        }));
+        let annotated = &previous.roll_annotations;
+        let unbinding = unbinding::observe(context, actor, deletion, rollout, annotated).await?;
+        return Ok(Some(ObservedBinding::Unbinding(unbinding.map(Box::new))));
     }
-    let (Ok(desired), Some(bound)) = (desired, bound) else {
-        return Ok(Some(ObservedBinding::default()));
+    let Ok(desired) = desired else {
+        return Ok(Some(ObservedBinding::Unknown));
     };
-    let target = match &bound.namespace_fault {
-        Some(fault) => Some(Err(fault.clone())),
-        None => resolve_target(context, actor).await?,
+    let Some(bound) = desired.desired_binding() else {
+        return Ok(Some(ObservedBinding::Unknown));
     };
-    let Some(target) = target else {
-        return Ok(Some(ObservedBinding::default()));
+    let observer = Observer {
+        context,
+        actor,
+        target_ref,
+        desired,
+        bound,
+        previous,
     };
-    let expected = match &target {
-        Ok(resolved) => Some(resolved.target.pods.clone()),
-        // `AlreadyBound` and similar faults: none of the pods belong to this actor.
-        Err(fault)
-            if !matches!(
-                fault.reason,
-                Reason::TargetNotFound | Reason::TargetNotReady | Reason::TargetStopped
-            ) =>
-        {
-            None
-        }
-        Err(_) => Some(resolve::pods_of(binds_to, None)),
-    };
-    let pods = match expected {
-        Some(expected) => target_pods(context, actor, &expected),
-        None => Some(TargetPods::default()),
-    };
-    let limits = context
-        .bindings
-        .constraints
-        .limits(&actor.metadata.key.namespace);
-    let uid = &actor.metadata.uid;
-    let since = previous.bound_since.as_ref();
-    let counted = pods
-        .as_ref()
-        .map(|pods| TargetPodCounts::of(pods, uid, bound, since));
-    let mut probe = counted.as_ref().and_then(|counted| {
-        let (target, limits) = (target.as_deref(), limits.as_ref());
-        observe_probe(context, actor, bound, previous, target, counted, limits)
-    });
-    let rollout = match (&target, &pods, counted) {
-        (Ok(resolved), Some(pods), Some(counted)) if may_replace_pods(actor, bound, previous) => {
-            let query = RolloutQuery {
-                rollout: bound.rollout,
-                injection_verified: is_injection_verified(bound, previous),
-                probe_due: probe.as_ref().is_some_and(ObservedProbe::is_due),
-                resolved,
-                pods,
-            };
-            Some(rollout::observe(context, actor, query, counted).await?)
-        }
-        _ => None,
-    };
-    if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
-        // The target does not exist, so the pod is built from its kind and name alone.
-        let probe_metadata = ProbeMetadata::of(
-            &resolve::pods_of(binds_to, None),
-            Integration::of_target(binds_to),
-        );
-        probe.pod = probe_metadata.as_ref().and_then(minimal_pod);
-    }
-    let (template_actor, template_handoff) =
-        shared_target::observe(context, actor, bound.strategy, previous, &target).await?;
-    Ok(Some(ObservedBinding {
-        pods,
-        template_handoff,
-        template_actor,
-        probe,
-        limits,
-        enforcement: context
-            .bindings
-            .unenforced_required
-            .enforcement(&actor.metadata.key),
-        scaling: target
-            .as_ref()
-            .ok()
-            .and_then(|resolved| target_scaling(actor, previous, desired, resolved)),
-        target: Some(target),
-        rollout,
-        unbinding: None,
-    }))
+    observer.observe().await.map(Some)
 }
 
-/// Whether existing pods are ours to replace. Requires `boundSince`: the webhook learns of a binding from its status.
-fn may_replace_pods(
-    actor: &ActorRecord,
-    bound: &DesiredBinding,
-    previous: &AsyncActorStatus,
-) -> bool {
-    bound.strategy == BindingStrategy::Pod
-        && previous.bound_since.is_some()
-        && !actor.annotations.paused
+/// Observes the target of an active actor.
+struct Observer<'a> {
+    context: &'a Context,
+    actor: &'a ActorRecord,
+    target_ref: &'a WorkloadRef,
+    desired: &'a Desired,
+    bound: &'a DesiredBinding,
+    previous: &'a AsyncActorStatus,
+}
+
+impl Observer<'_> {
+    async fn observe(&self) -> Result<ObservedBinding, Error> {
+        let target = match &self.bound.namespace_fault {
+            Some(fault) => Some(Err(fault.clone())),
+            None => resolve_target(self.context, self.actor).await?,
+        };
+        Ok(match target {
+            None => ObservedBinding::Unknown,
+            Some(Err(fault)) => ObservedBinding::Refused(Box::new(self.refused(fault).await?)),
+            Some(Ok(target)) => ObservedBinding::Resolved(Box::new(self.resolved(target).await?)),
+        })
+    }
+
+    async fn refused(&self, fault: Fault) -> Result<RefusedBinding, Error> {
+        let may_appear = matches!(
+            fault.reason,
+            Reason::TargetNotFound | Reason::TargetNotReady | Reason::TargetStopped
+        );
+        let pods = if may_appear {
+            let expected = resolve::pods_of(self.target_ref, None);
+            target_pods(self.context, self.actor, &expected)
+        } else {
+            // `AlreadyBound` and similar faults: none of the pods belong to this actor.
+            Some(TargetPods::default())
+        };
+        let limits = self.limits();
+        let may_have_url = matches!(
+            fault.reason,
+            Reason::TargetNotFound | Reason::TargetNotReady
+        );
+        let counted = self.count(pods.as_ref());
+        let mut probe = counted.and_then(|it| self.probe(may_have_url, &it, limits.as_ref()));
+        if let Some(probe) = &mut probe {
+            probe.pod = self.minimal_pod();
+        }
+        let template_handoff = if fault.reason == Reason::AlreadyBound {
+            shared_target::observe_template_handoff(self.context, self.actor, self.previous).await?
+        } else {
+            None
+        };
+        Ok(RefusedBinding {
+            fault,
+            injection: ObservedInjection {
+                pods,
+                template_handoff,
+                enforcement: self.enforcement(),
+                probe,
+                limits,
+            },
+        })
+    }
+
+    async fn resolved(&self, target: Resolved) -> Result<ResolvedBinding, Error> {
+        let pods = target_pods(self.context, self.actor, &target.target.pods);
+        let limits = self.limits();
+        let counted = self.count(pods.as_ref());
+        let has_url = self.bound.has_url || target.target.server.url.is_some();
+        let mut probe = counted
+            .as_ref()
+            .and_then(|it| self.probe(has_url, it, limits.as_ref()));
+        let rollout = match (&pods, counted) {
+            (Some(pods), Some(counted)) if self.may_replace_pods() => {
+                let query = RolloutQuery {
+                    rollout: self.bound.rollout,
+                    injection_verified: is_injection_verified(self.bound, self.previous),
+                    probe_due: probe.as_ref().is_some_and(ObservedProbe::is_due),
+                    resolved: &target,
+                    pods,
+                };
+                Some(rollout::observe(self.context, self.actor, query, counted).await?)
+            }
+            _ => None,
+        };
+        if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
+            probe.pod = self.minimal_pod();
+        }
+        let template_actor = shared_target::template_actor(self.context, self.actor, &target);
+        // With strategy Template, the next apply replaces the stale fields of a deleted actor.
+        let is_stale = self.bound.strategy == BindingStrategy::Pod && template_actor.is_none();
+        let template_handoff = if is_stale {
+            let (context, actor) = (self.context, self.actor);
+            shared_target::observe_stale_fields(context, actor, self.previous, &target).await?
+        } else {
+            None
+        };
+        Ok(ResolvedBinding {
+            injection: ObservedInjection {
+                pods,
+                template_handoff,
+                enforcement: self.enforcement(),
+                probe,
+                limits,
+            },
+            template_actor,
+            rollout,
+            scaling: target_scaling(self.actor, self.previous, self.desired, &target),
+            target,
+        })
+    }
+
+    fn limits(&self) -> Option<ResourceNames> {
+        let constraints = &self.context.bindings.constraints;
+        constraints.limits(&self.actor.metadata.key.namespace)
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        let bindings = &self.context.bindings;
+        bindings
+            .unenforced_required
+            .enforcement(&self.actor.metadata.key)
+    }
+
+    fn count(&self, pods: Option<&TargetPods>) -> Option<TargetPodCounts> {
+        let since = self.previous.bound_since.as_ref();
+        let uid = &self.actor.metadata.uid;
+        Some(TargetPodCounts::of(pods?, uid, self.bound, since))
+    }
+
+    /// Whether existing pods are ours to replace. Requires `boundSince`: the webhook learns of a binding from its
+    /// status.
+    fn may_replace_pods(&self) -> bool {
+        self.bound.strategy == BindingStrategy::Pod
+            && self.previous.bound_since.is_some()
+            && !self.actor.annotations.paused
+    }
+
+    /// Dry-run state; `None` if a dry run could show nothing.
+    fn probe(
+        &self,
+        has_url: bool,
+        counted: &TargetPodCounts,
+        limits: Option<&ResourceNames>,
+    ) -> Option<ObservedProbe> {
+        if !self.may_replace_pods() || !has_url || !self.context.installation.webhook {
+            return None;
+        }
+        let inputs = InjectionInputs {
+            previous: self.previous.injection.as_ref(),
+            hash: self.bound.injected_hash.as_deref()?,
+            generation: self.actor.generation,
+            limits,
+            injected: counted.current > 0,
+            injected_for_any_actor: counted.injected_for_any_actor > 0,
+        };
+        let schedule = &self.context.bindings.probe_schedule;
+        let mut next_probe = schedule.next_probe(&self.actor.metadata.key);
+        if limits.is_none() {
+            next_probe.wait = next_probe.wait.max(Some(QUOTAS_UNSYNCED_RETRY));
+        }
+        Some(ObservedProbe {
+            needed: limits.is_none() || inputs.needs_probe(),
+            next_probe,
+            pod: None,
+        })
+    }
+
+    /// A pod for a dry run, built from the target's kind and name alone.
+    fn minimal_pod(&self) -> Option<Value> {
+        let pods = resolve::pods_of(self.target_ref, None);
+        let metadata = ProbeMetadata::of(&pods, Integration::of_target(self.target_ref));
+        metadata.as_ref().and_then(minimal_pod)
+    }
 }
 
 /// Whether a dry run showed that pods with the current actor hash are admitted.
@@ -155,55 +247,13 @@ fn is_injection_verified(bound: &DesiredBinding, previous: &AsyncActorStatus) ->
     hash.is_some() && injection.and_then(|it| it.verified_actor_hash.as_deref()) == hash
 }
 
-/// Dry-run state; `None` if a dry run could show nothing.
-fn observe_probe(
-    context: &Context,
-    actor: &ActorRecord,
-    bound: &DesiredBinding,
-    previous: &AsyncActorStatus,
-    target: Result<&Resolved, &Fault>,
-    counted: &TargetPodCounts,
-    limits: Option<&ResourceNames>,
-) -> Option<ObservedProbe> {
-    let has_url = match target {
-        Ok(resolved) => bound.has_url || resolved.target.server.url.is_some(),
-        Err(fault) => matches!(
-            fault.reason,
-            Reason::TargetNotFound | Reason::TargetNotReady
-        ),
-    };
-    if !may_replace_pods(actor, bound, previous) || !has_url || !context.installation.webhook {
-        return None;
-    }
-    let inputs = InjectionInputs {
-        previous: previous.injection.as_ref(),
-        hash: bound.injected_hash.as_deref()?,
-        generation: actor.generation,
-        limits,
-        injected: counted.current > 0,
-        injected_for_any_actor: counted.injected_for_any_actor > 0,
-    };
-    let mut next_probe = context
-        .bindings
-        .probe_schedule
-        .next_probe(&actor.metadata.key);
-    if limits.is_none() {
-        next_probe.wait = next_probe.wait.max(Some(QUOTAS_UNSYNCED_RETRY));
-    }
-    Some(ObservedProbe {
-        needed: limits.is_none() || inputs.needs_probe(),
-        next_probe,
-        pod: None,
-    })
-}
-
 /// How the actor's queue scales the target while scaling is on. A target that cannot be scaled is still bound (SO-4).
 pub fn target_scaling(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: &Desired,
     resolved: &Resolved,
-) -> Option<Result<Box<TargetScaling>, Fault>> {
+) -> Option<Result<TargetScaling, Fault>> {
     let scaled = match &resolved.target.scale {
         Scale::Object(scaled) | Scale::HandedOff(scaled, _) => scaled,
         Scale::Refused(finding) => {
@@ -224,21 +274,21 @@ pub fn target_scaling(
     {
         objects.pause();
     }
-    Some(Ok(Box::new(TargetScaling {
+    Some(Ok(TargetScaling {
         target: ScaleTarget {
             group: scaled.group_kind().group.into(),
             kind: (&*scaled.kind).into(),
             name: (&*scaled.name).into(),
         },
         objects,
-    })))
+    }))
 }
 
 /// Resolves the target; `None` while that is not possible yet.
 async fn resolve_target(
     context: &Context,
     actor: &ActorRecord,
-) -> Result<Option<Result<Box<Resolved>, Fault>>, Error> {
+) -> Result<Option<Result<Resolved, Fault>>, Error> {
     let (key, bindings) = (&actor.metadata.key, &context.bindings);
     let Some(target) = bindings.target_of(key) else {
         return Ok(Some(Err(unindexed_fault())));
@@ -269,12 +319,12 @@ async fn resolve_target(
     };
     Ok(Some(
         match (&snapshot.resolution, &snapshot.forbidden_kind) {
-            (Resolution::Found(resolved), _) => Ok(Box::new(Resolved {
+            (Resolution::Found(resolved), _) => Ok(Resolved {
                 target: Target::clone(resolved),
                 replicas: snapshot.replicas,
                 spec_hash: snapshot.spec_hash.clone(),
                 owned_template_fields: snapshot.owned_template_fields.clone(),
-            })),
+            }),
             (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden_fault(kind, rule)),
             (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
                 Err(Fault::from(finding.clone()))

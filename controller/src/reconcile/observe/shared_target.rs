@@ -8,42 +8,14 @@ use serde_json::Value;
 
 use crate::binding::TargetState;
 use crate::context::Context;
-use crate::fault::{Error, Fault, Reason};
+use crate::fault::Error;
 use crate::reconcile::model::binding::{ActorInTemplate, Resolved};
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
 use crate::record::{ActorRecord, Key};
 
-/// Observes which actor's fields are in the target's pod template, and which of them are left to give up.
-pub(super) async fn observe(
-    context: &Context,
-    actor: &ActorRecord,
-    strategy: BindingStrategy,
-    previous: &AsyncActorStatus,
-    target: &Result<Box<Resolved>, Fault>,
-) -> Result<(Option<ActorInTemplate>, Option<TemplateHandoff>), Error> {
-    let resolved = match target {
-        Ok(resolved) => resolved,
-        Err(fault) if fault.reason == Reason::AlreadyBound => {
-            return Ok((
-                None,
-                observe_template_handoff(context, actor, previous).await?,
-            ));
-        }
-        Err(_) => return Ok((None, None)),
-    };
-    let template_actor = template_actor(context, actor, resolved);
-    // With strategy Template, the next apply replaces the stale fields of a deleted actor.
-    let stale_fields = if strategy == BindingStrategy::Pod && template_actor.is_none() {
-        observe_stale_fields(context, actor, previous, resolved).await?
-    } else {
-        None
-    };
-    Ok((template_actor, stale_fields))
-}
-
 /// The fields that the actor applied to the pod template of a target that an older actor binds; `None` if there are
 /// none, or if that is unknown.
-async fn observe_template_handoff(
+pub(super) async fn observe_template_handoff(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -89,7 +61,7 @@ async fn observe_template_handoff(
 
 /// The stale fields of a deleted actor in the pod template of this actor's target, once new pods would get this actor's
 /// sidecar. Nothing else would remove them (BIND-45).
-async fn observe_stale_fields(
+pub(super) async fn observe_stale_fields(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -114,7 +86,7 @@ async fn observe_stale_fields(
 }
 
 /// The other actor whose fields are in the target's pod template; `None` if there is none, or if it no longer exists.
-fn template_actor(
+pub(super) fn template_actor(
     context: &Context,
     actor: &ActorRecord,
     resolved: &Resolved,

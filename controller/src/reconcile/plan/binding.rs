@@ -92,8 +92,7 @@ fn secrets_to_find(observed: &Observed) -> Vec<SecretKeyRef> {
 
 /// Whether the target was resolved, or is not needed. If so, no planned rollout means that none is in progress.
 fn target_is_known(observed: &Observed) -> bool {
-    let target = observed.binding.as_ref().and_then(|it| it.target.as_ref());
-    target.is_some() || observed.desired.is_err()
+    observed.injection().is_some() || observed.desired.is_err()
 }
 
 #[cfg(test)]

@@ -97,17 +97,13 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
 
 /// Whether the actor may only go once no pod has its sidecar (BIND-43).
 fn removes_sidecars(observed: &Observed) -> bool {
-    let binding = observed.binding.as_ref();
-    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
-    unbinding.is_some_and(|it| !it.skip)
+    observed.unbinding().is_some_and(|it| !it.skip)
 }
 
 /// Whether an actor being deleted leaves its fields in the target's pod template, so that future pods mount the shared
 /// `ConfigMap`s.
 fn keeps_template_fields(observed: &Observed) -> bool {
-    let binding = observed.binding.as_ref();
-    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
-    unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()
+    observed.unbinding().is_some_and(|it| it.skip) && observed.previous.template.is_some()
 }
 
 /// The steps of a deletion, in execution order.
@@ -272,8 +268,7 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
 }
 
 fn scale_up_after_unbinding(observed: &Observed) -> Option<ScaleFromZero> {
-    let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
-    super::scale_from_zero::plan_scale_up(observed, unbinding.scaled.as_ref()?)
+    super::scale_from_zero::plan_scale_up(observed, observed.unbinding()?.scaled.as_ref()?)
 }
 
 /// Plans the removal of the sidecars, which comes before the deletion of the queue (BIND-43).
@@ -281,7 +276,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
     let Some(binding) = &observed.binding else {
         return UnbindStep::Done;
     };
-    let Some(unbinding) = &binding.unbinding else {
+    let Some(unbinding) = binding.unbinding() else {
         return UnbindStep::Unknown;
     };
     let previous = &observed.previous;

@@ -10,6 +10,7 @@ use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ProbeOutcome;
 use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
@@ -55,7 +56,7 @@ pub struct PlannedProbe {
 
 /// Plans whether to make a dry run of a pod of the target.
 pub(super) fn plan_probe(observed: &Observed) -> PlannedProbe {
-    let probe = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
+    let probe = observed.injection().and_then(|it| it.probe.as_ref());
     let step = probe.map_or(ProbeStep::Skip, |probe| {
         decide(ProbeInputs {
             needed: probe.needed,
@@ -303,7 +304,7 @@ fn no_webhook() -> RolloutOutcome {
 /// Whether the target has all its desired pods, as far as their number is known.
 fn has_desired_pods(observed: &Observed) -> bool {
     let desired = observed.resolved().and_then(|it| it.replicas);
-    let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
+    let pods = observed.binding.as_ref().and_then(ObservedBinding::pods);
     let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);
     let active = from_rollout.or_else(|| pods.map(TargetPods::active_count));
     let is_short = desired

@@ -82,18 +82,17 @@ fn all_pods_current(observed: &Observed) -> bool {
 /// Whether every sidecar consumes from the current queue, which its actor hash identifies (ROLL-8). A terminating pod
 /// may still consume.
 fn all_sidecars_current(observed: &Observed) -> bool {
-    let (Some(bound), Some(binding)) = (observed.desired_binding(), &observed.binding) else {
+    let desired = observed.desired_binding();
+    let Some(desired_hash) = desired.and_then(|bound| bound.injected_hash.as_deref()) else {
         return false;
     };
-    let Some(pods) = &binding.pods else {
-        return false;
-    };
-    let (Some(desired), Some(Ok(_))) = (bound.injected_hash.as_deref(), &binding.target) else {
+    let resolved = observed.resolved_binding();
+    let Some(pods) = resolved.and_then(|it| it.injection.pods.as_ref()) else {
         return false;
     };
     pods.labelled.iter().all(|pod| {
         let pod_hash = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
-        actor_hash(pod_hash) == actor_hash(Some(desired))
+        actor_hash(pod_hash) == actor_hash(Some(desired_hash))
     })
 }
 

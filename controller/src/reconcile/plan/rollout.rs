@@ -60,7 +60,7 @@ pub(super) fn plan_rollout(
     {
         // Removing the other sidecar from the pod template replaces the pods, so a rollout before that would restart
         // them twice (BIND-45).
-        let owner = ActorInTemplate::describe(observed.binding.as_ref()?.template_actor.as_ref());
+        let owner = ActorInTemplate::describe(observed.resolved_binding()?.template_actor.as_ref());
         return Some(RolloutDecision::wait(format!(
             "the pod template of the target still contains the sidecar of {owner}; its pods are replaced when that is \
              removed"

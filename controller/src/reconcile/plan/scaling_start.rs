@@ -86,7 +86,7 @@ pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'sta
     let bound = observed.desired_binding()?;
     let previous = &observed.previous;
     let since = previous.bound_since.as_ref();
-    let pods = binding.pods.as_ref().filter(|_| since.is_some());
+    let pods = binding.pods().filter(|_| since.is_some());
     let uid = &*observed.actor.metadata.uid;
     let counts = pods.map(|pods| TargetPodCounts::of(pods, uid, bound, since));
     blocked_by(&ScalingStartInputs {

@@ -102,11 +102,8 @@ pub(super) fn plan_template(
     history: Option<&ContentionHistory<'_>>,
     now: Timestamp,
 ) -> Option<TemplateStep> {
-    if let Some(template_handoff) = observed
-        .binding
-        .as_ref()
-        .and_then(|it| it.template_handoff.as_ref())
-    {
+    let injection = observed.injection();
+    if let Some(template_handoff) = injection.and_then(|it| it.template_handoff.as_ref()) {
         return Some(plan_template_handoff(template_handoff));
     }
     let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);

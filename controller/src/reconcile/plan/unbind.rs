@@ -106,8 +106,7 @@ pub struct UnbindParams {
 
 impl UnbindParams {
     pub fn new(observed: &Observed, step: &UnbindStep, now: Timestamp) -> Self {
-        let binding = observed.binding.as_ref();
-        let Some(unbinding) = binding.and_then(|it| it.unbinding.as_ref()) else {
+        let Some(unbinding) = observed.unbinding() else {
             return Self::default();
         };
         let writes = matches!(step, UnbindStep::GiveUp | UnbindStep::ChangeValue);

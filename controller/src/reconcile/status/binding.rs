@@ -51,10 +51,10 @@ pub(super) fn binding_report(
 ) -> ModeReport {
     status.mode = Some(Mode::Binding);
     let previous = &observed.previous;
-    let target = binding.target.as_ref().map(|it| it.as_ref());
-    let target_fault = target.and_then(Result::err);
+    let target = binding.resolved().map(|it| &it.target);
+    let target_fault = binding.target_fault();
     let workload_fault = transport.spec_fault.or(outcome.fault.as_ref());
-    let desired_by_target = target.and_then(|target| target.ok()?.replicas);
+    let desired_by_target = target.and_then(|target| target.replicas);
     let since = bound_since(observed, binding, outcome, now);
     let may_get_to_zero = may_get_to_zero(observed);
     let pods = count_pods(observed, binding, since.as_ref(), desired_by_target, now);
@@ -64,7 +64,7 @@ pub(super) fn binding_report(
     let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
     let desired = pods.as_ref().map(|it| it.desired);
     let scaling = set_scaling(status, observed, outcome, |_| desired, now);
-    let may_be_at_zero = target.is_none_or(|it| it.map_or(true, |it| it.replicas == Some(0)));
+    let may_be_at_zero = target.is_none_or(|target| target.replicas == Some(0));
     if observed.scaling.scaled_object.ours().is_some()
         || outcome.awaits_scale_up
         || may_be_at_zero
@@ -161,20 +161,19 @@ fn bound_since(
     now: Timestamp,
 ) -> Option<Time> {
     let previous = observed.previous.bound_since.clone();
-    let refused = match &binding.target {
-        Some(Err(fault)) => matches!(
+    let refused = binding.target_fault().is_some_and(|fault| {
+        matches!(
             fault.reason,
             Reason::AlreadyBound
                 | Reason::CrossNamespace
                 | Reason::NamespaceExcluded
                 | Reason::UnsupportedTarget
-        ),
-        Some(Ok(_)) | None => false,
-    };
-    let can_bind = outcome.can_bind && binding.target.is_some();
+        )
+    });
+    let can_bind = outcome.can_bind && binding.injection().is_some();
     // Second precision, like the creation time of pods. If our clock is behind the API server's, pods that exist
     // already must not count as created after the binding.
-    let pods = binding.pods.as_ref().and_then(TargetPods::newest);
+    let pods = binding.pods().and_then(TargetPods::newest);
     let seen = pods.max(observed.actor.created.clone());
     let now = Some(Time(to_the_second(now))).max(seen);
     match previous {

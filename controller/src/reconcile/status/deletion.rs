@@ -122,13 +122,12 @@ pub(super) fn deletion_status(
 
 /// Records when unbinding last acted (fields given up or changed, or a pod evicted), and the pods at that time.
 fn last_action_status(observed: &Observed, now: Timestamp) -> RolloutStatus {
-    let binding = observed.binding.as_ref();
-    let unbinding = binding.and_then(|it| it.unbinding.as_ref());
     let now = to_the_second(now);
     RolloutStatus {
         value: UNBIND_MARKER.to_owned(),
         since: Some(Time(now)),
-        pods: unbinding
+        pods: observed
+            .unbinding()
             .and_then(|it| it.availability.as_ref())
             .map(|it| it.active),
         ..RolloutStatus::default()

@@ -1,3 +1,4 @@
 //! Shared test fixtures of the reconciler.
 
+pub mod bindings;
 pub mod fixtures;

@@ -6,11 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::plan::rollout::inputs::RolloutAction;
-use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
+use crate::reconcile::tests::bindings::{binding_to, resolved};
+use crate::reconcile::tests::fixtures::{self, actor, context_with, observed, verified_status};
 
 /// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
 fn bound(injection: Option<Value>) -> Observed {
@@ -25,10 +25,9 @@ fn bound(injection: Option<Value>) -> Observed {
         probe_pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
         ..ObservedRollout::default()
     };
-    observed.binding = Some(ObservedBinding {
-        rollout: Some(rollout),
-        ..ObservedBinding::default()
-    });
+    let mut binding = binding_to(resolved(fixtures::target()));
+    binding.rollout = Some(rollout);
+    observed.binding = Some(binding.into());
     observed
 }
 
@@ -155,7 +154,7 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
 #[tokio::test]
 async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
     let mut observed = bound(None);
-    let rollout = observed.binding.as_mut().unwrap().rollout.as_mut();
+    let rollout = observed.resolved_mut().rollout.as_mut();
     rollout.unwrap().probe_pod = None;
     let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
     let (context, mut outcome) = (context_with(NO_RESPONSE), ActiveOutcome::default());

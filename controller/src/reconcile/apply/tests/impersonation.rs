@@ -11,11 +11,11 @@ use crate::cluster::impersonation::Impersonation;
 use crate::context::Context;
 use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero, template};
 use crate::reconcile::contention::SpecRevision;
-use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::reconcile::plan::template::TemplateStep;
 use crate::reconcile::plan::template::write::TemplateParams;
+use crate::reconcile::tests::bindings::{binding_to, resolved};
 use crate::reconcile::tests::fixtures::{actor, context, just_read, observed};
 use crate::record::Key;
 
@@ -145,16 +145,9 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
     let Resolution::Found(target) = resolution else {
         panic!()
     };
-    observed.binding = Some(ObservedBinding {
-        target: Some(Ok(Box::new(Resolved {
-            target: *target,
-            replicas: Some(1),
-            spec_hash: "spec".into(),
-            owned_template_fields: None,
-        }))),
-        limits: Some(BTreeSet::default()),
-        ..ObservedBinding::default()
-    });
+    let mut binding = binding_to(resolved(*target));
+    binding.injection.limits = Some(BTreeSet::default());
+    observed.binding = Some(binding.into());
     let hash = observed
         .desired_binding()
         .and_then(|it| it.injected_hash.clone());

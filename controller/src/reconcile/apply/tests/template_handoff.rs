@@ -1,6 +1,7 @@
 //! Handoff of a pod template to another actor.
 
 use super::*;
+use crate::reconcile::tests::bindings::refused;
 
 /// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or (`uninjected_pods`) without one
 /// while the webhook has not read that actor's status.
@@ -89,21 +90,19 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
         name: "web".to_owned(),
         uid: Some("uid-of-web".to_owned()),
     };
-    observed.binding = Some(ObservedBinding {
-        target: Some(Err(fault)),
-        template_handoff: Some(TemplateHandoff::InTemplate {
-            workload,
-            owned: false,
-            recipient: TemplateRecipient {
-                uid: "older".into(),
-                injects: true,
-                uses_template: false,
-                verified_actor_hash: Some("hash".to_owned()),
-            },
-            pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
-        }),
-        ..ObservedBinding::default()
+    let mut binding = refused(fault);
+    binding.injection.template_handoff = Some(TemplateHandoff::InTemplate {
+        workload,
+        owned: false,
+        recipient: TemplateRecipient {
+            uid: "older".into(),
+            injects: true,
+            uses_template: false,
+            verified_actor_hash: Some("hash".to_owned()),
+        },
+        pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
     });
+    observed.binding = Some(binding.into());
     observed.queue =
         ObservedQueue::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
     let context = context_with(with_config_map);

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::bound_to_web;
 use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
-use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::observe::{pods_of, unbinding};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
@@ -143,10 +142,7 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     assert_eq!(unbinding.unmanaged_pod.as_deref(), Some("loose"));
 
     unbinding.pods.clear();
-    observed.binding = Some(ObservedBinding {
-        unbinding: Some(unbinding),
-        ..ObservedBinding::default()
-    });
+    observed.binding = Some(unbinding.into());
     let step = plan_deletion_steps(&observed, Timestamp::UNIX_EPOCH).unbind;
     let UnbindStep::Blocked(text, _) = step else {
         panic!("{step:?}");

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{HandoffStep, HandoffWrite, after_rollout, evaluate, plan_handoff};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::FieldDecision;
-use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
@@ -17,6 +16,7 @@ use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::reconcile::plan::scale_from_zero::plan_scale_from_zero;
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::tests::bindings::{binding_to, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
@@ -84,16 +84,7 @@ pub(in crate::reconcile) fn handed_off(is_set: bool, status: &Value) -> Observed
     target.scale = Scale::HandedOff(target.workload.clone(), handoff(is_set));
     let mut observed = observed_with(&[], false);
     observed.previous = serde_json::from_value(status.clone()).unwrap();
-    let resolved = Resolved {
-        target: *target,
-        replicas: Some(1),
-        spec_hash: "spec".into(),
-        owned_template_fields: None,
-    };
-    observed.binding = Some(ObservedBinding {
-        target: Some(Ok(Box::new(resolved))),
-        ..ObservedBinding::default()
-    });
+    observed.binding = Some(binding_to(resolved(*target)).into());
     observed
 }
 

@@ -21,7 +21,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
     if !observed.desired_binding()?.scales || !is_usable {
         return Some(ScalingStep::Disabled(removal()));
     }
-    let scaling = match binding.scaling.as_ref()? {
+    let scaling = match binding.resolved()?.scaling.as_ref()? {
         Ok(scaling) => scaling,
         Err(fault) => return Some(ScalingStep::Blocked(removal(), fault.clone())),
     };
@@ -47,11 +47,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
 /// Whether the target is known to be deleted, unsupported or bound by another actor, so that a `ScaledObject` would do
 /// harm. A target that merely cannot be read keeps it (BIND-42).
 fn target_is_unusable(binding: &ObservedBinding) -> bool {
-    let fault = binding
-        .target
-        .as_ref()
-        .and_then(|target| target.as_ref().err());
-    fault.is_some_and(|fault| {
+    binding.target_fault().is_some_and(|fault| {
         matches!(
             fault.reason,
             Reason::TargetNotFound

@@ -19,6 +19,7 @@ use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::TemplateStep;
 use crate::reconcile::plan::{ChildStep, plan};
+use crate::reconcile::tests::bindings::{binding_to, refused, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed, record, target, verified_status};
 use crate::record::{ActorRecord, UninjectedPodRecord};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
@@ -37,23 +38,25 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     });
     let mut observed = observed(&actor(&json!({}), &spec, &verified_status()));
     let desired = observed.desired.as_ref().unwrap();
-    let target = target.map(|target| {
-        Box::new(Resolved {
-            target,
-            replicas: Some(0),
-            spec_hash: "spec".into(),
-            owned_template_fields: None,
-        })
+    let pods = Some(TargetPods::default());
+    observed.binding = Some(match target {
+        Ok(target) => {
+            let target = Resolved {
+                replicas: Some(0),
+                ..resolved(target)
+            };
+            let scaling = target_scaling(&observed.actor, &observed.previous, desired, &target);
+            let mut binding = binding_to(target);
+            binding.injection.pods = pods;
+            binding.scaling = scaling;
+            binding.into()
+        }
+        Err(fault) => {
+            let mut binding = refused(fault);
+            binding.injection.pods = pods;
+            binding.into()
+        }
     });
-    let of_target =
-        |target: &Resolved| target_scaling(&observed.actor, &observed.previous, desired, target);
-    let binding = ObservedBinding {
-        scaling: target.as_deref().ok().and_then(of_target),
-        target: Some(target),
-        pods: Some(TargetPods::default()),
-        ..ObservedBinding::default()
-    };
-    observed.binding = Some(binding);
     observed
 }
 
@@ -100,8 +103,8 @@ fn first_scaled_object_waits_until_pods_have_the_sidecar() {
     let uninjected = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let serving = || {
         let mut observed = scaling(Ok(target()));
-        let pods = observed.binding.as_mut().unwrap().pods.as_mut().unwrap();
-        pods.uninjected = vec![record::<UninjectedPodRecord>(&uninjected)];
+        let pods = observed.resolved_mut().injection.pods.as_mut();
+        pods.unwrap().uninjected = vec![record::<UninjectedPodRecord>(&uninjected)];
         observed
     };
     let plan = enabled(&serving());
@@ -116,7 +119,7 @@ fn first_scaled_object_waits_until_pods_have_the_sidecar() {
     unverified.previous.injection = None;
     assert_eq!(enabled(&unverified).scaled_object, ChildStep::Wait);
     let mut unlisted = scaling(Ok(target()));
-    unlisted.binding.as_mut().unwrap().pods = None;
+    unlisted.resolved_mut().injection.pods = None;
     assert_eq!(enabled(&unlisted).scaled_object, ChildStep::Wait);
 
     let mut exists = serving();
@@ -163,7 +166,7 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
         rollout.pod_counts.pods.matched = 1;
         rollout.pod_counts.total = 1;
         rollout.pod_counts.outdated = vec![outdated];
-        observed.binding.as_mut().unwrap().rollout = Some(rollout);
+        observed.resolved_mut().rollout = Some(rollout);
         match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Binding(plan) => plan,
             other => panic!("{other:?}"),
@@ -399,7 +402,7 @@ fn secrets_of_pods_are_looked_for_until_pods_start_with_the_sidecar() {
             }
         };
         observed.previous = serde_json::from_value(status).unwrap();
-        observed.binding = Some(ObservedBinding::default());
+        observed.binding = Some(ObservedBinding::Unknown);
         let Plan::Binding(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
             panic!()
         };

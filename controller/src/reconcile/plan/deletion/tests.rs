@@ -402,13 +402,13 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_written_to
     let unbind = |status: &Value| {
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
         let mut observed = deleting_with_status(status, &metadata, &json!({}));
-        observed.binding = Some(ObservedBinding {
-            unbinding: Some(ObservedUnbinding {
+        observed.binding = Some(
+            ObservedUnbinding {
                 unresolved: Some(Unresolved::Forbidden("add this rule".to_owned())),
                 ..ObservedUnbinding::default()
-            }),
-            ..ObservedBinding::default()
-        });
+            }
+            .into(),
+        );
         deletion(&observed).unbind
     };
     // A resolved target has the annotation that names the actor, even before the queue exists (BIND-47).
@@ -430,12 +430,11 @@ fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
     let requires = |retains_queue: bool, unbinding: Option<bool>| {
         let mut observed = deleting(&json!({}), &json!({}));
         observed.deletion.retains_queue = retains_queue;
-        observed.binding = unbinding.map(|skip| ObservedBinding {
-            unbinding: Some(ObservedUnbinding {
+        observed.binding = unbinding.map(|skip| {
+            ObservedBinding::from(ObservedUnbinding {
                 skip,
                 ..ObservedUnbinding::default()
-            }),
-            ..ObservedBinding::default()
+            })
         });
         plan_deletion(&observed, now()).known_pods.is_some()
     };
@@ -460,12 +459,11 @@ fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
         let mut observed = deleting(&json!({}), &json!({}));
         observed.deletion.orphans = orphans;
         observed.previous.template = template_stays.then(TemplateStatus::default);
-        observed.binding = template_stays.then(|| ObservedBinding {
-            unbinding: Some(ObservedUnbinding {
+        observed.binding = template_stays.then(|| {
+            ObservedBinding::from(ObservedUnbinding {
                 skip: true,
                 ..ObservedUnbinding::default()
-            }),
-            ..ObservedBinding::default()
+            })
         });
         plan_deletion(&observed, now())
     };

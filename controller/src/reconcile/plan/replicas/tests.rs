@@ -88,8 +88,7 @@ fn hpa_of_an_earlier_workload_is_not_compared() {
 fn replicas_of_a_handed_off_target_are_compared_too() {
     let handed_off = |is_set| {
         let mut observed = with_hpa(3, vec![]);
-        let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
-        let target = &mut resolved.as_mut().unwrap().target;
+        let target = &mut observed.resolved_mut().target.target;
         let owner = target.workload.clone();
         target.scale = Scale::HandedOff(
             target.workload.clone(),
@@ -113,8 +112,7 @@ fn replicas_of_a_handed_off_target_are_compared_too() {
 #[test]
 fn replicas_of_a_workload_below_the_scale_target_belong_to_its_owner() {
     let mut observed = with_hpa(3, vec![]);
-    let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
-    let target = &mut resolved.as_mut().unwrap().target;
+    let target = &mut observed.resolved_mut().target.target;
     let owner = ObjectRef {
         kind: "InferenceSet".to_owned(),
         ..target.workload.clone()
@@ -130,7 +128,6 @@ fn replicas_are_uncontested_without_an_hpa_of_ours_or_at_zero() {
     no_hpa.scaling.hpas = Vec::new();
     assert_eq!(planned(&no_hpa, 0), FieldDecision::Keep);
     let mut at_zero = with_hpa(3, vec![]);
-    let target = at_zero.binding.as_mut().unwrap().target.as_mut().unwrap();
-    target.as_mut().unwrap().replicas = Some(0);
+    at_zero.resolved_mut().target.replicas = Some(0);
     assert_eq!(planned(&at_zero, 0), FieldDecision::Keep, "set by KEDA");
 }

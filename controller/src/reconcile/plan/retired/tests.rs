@@ -10,12 +10,12 @@ use super::{
     NextCheck, RetiredRemoval, RetiredStep, after_check, after_retired_removal, plan_check,
 };
 use crate::broker::DeleteIfEmptyOutcome;
-use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
+use crate::reconcile::tests::bindings::{binding_to, resolved};
 use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec, target};
 use crate::record::{Key, PodRecord};
 
@@ -246,16 +246,9 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
             labelled: pods.into_iter().map(sidecar).collect(),
             uninjected: Vec::new(),
         });
-        observed.binding = Some(ObservedBinding {
-            target: Some(Ok(Box::new(Resolved {
-                target: target(),
-                replicas: Some(1),
-                spec_hash: "spec".into(),
-                owned_template_fields: None,
-            }))),
-            pods,
-            ..ObservedBinding::default()
-        });
+        let mut binding = binding_to(resolved(target()));
+        binding.injection.pods = pods;
+        observed.binding = Some(binding.into());
         let check = plan_check(&observed);
         match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Binding(plan) => assert_eq!(plan.retired.queues, check.queues),

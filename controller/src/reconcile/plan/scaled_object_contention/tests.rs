@@ -7,7 +7,6 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use crate::reconcile::contention::FieldDecision;
-use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::TargetPods;
@@ -15,6 +14,7 @@ use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::{ChildStep, plan};
+use crate::reconcile::tests::bindings::{binding_to, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed, verified_status};
 use crate::scaling::tests::fixtures::scaled_object;
 
@@ -43,18 +43,12 @@ pub(in crate::reconcile::plan) fn applied(
         panic!()
     };
     let desired = observed.desired.as_ref().unwrap();
-    let resolved = Resolved {
-        target: *target,
-        replicas: Some(1),
-        spec_hash: "spec".into(),
-        owned_template_fields: None,
-    };
-    observed.binding = Some(ObservedBinding {
-        scaling: target_scaling(&observed.actor, &observed.previous, desired, &resolved),
-        target: Some(Ok(Box::new(resolved))),
-        pods: Some(TargetPods::default()),
-        ..ObservedBinding::default()
-    });
+    let resolved = resolved(*target);
+    let scaling = target_scaling(&observed.actor, &observed.previous, desired, &resolved);
+    let mut binding = binding_to(resolved);
+    binding.injection.pods = Some(TargetPods::default());
+    binding.scaling = scaling;
+    observed.binding = Some(binding.into());
     let hash = observed.scaling_objects().unwrap().unwrap();
     let hash = hash.scaled_object.hash.clone();
     let annotations = json!({"metadata": {"annotations": {"asya.sh/applied-hash": hash}}});
@@ -191,7 +185,6 @@ fn change_of_the_actor_or_the_target_is_applied_at_once() {
     ));
     let mut gone = applied(true, vec![entry("Stopped", 5)]);
     gone.scaling.scaled_object = Child::NotFound;
-    let target = gone.binding.as_mut().unwrap().target.as_mut().unwrap();
-    target.as_mut().unwrap().replicas = Some(0);
+    gone.resolved_mut().target.replicas = Some(0);
     assert_eq!(planned(&gone, at(9000)).1, APPLY, "it was deleted");
 }

@@ -53,7 +53,7 @@ impl TemplateParams {
     pub fn new(observed: &Observed, has_desired_pods: bool) -> Option<Self> {
         let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
         let (actor, target) = (&observed.actor, &resolved.target);
-        let limits = observed.binding.as_ref()?.limits.as_ref();
+        let limits = observed.injection()?.limits.as_ref();
         let integration = actor.binds_to.as_ref();
         let integration = integration.map_or(Integration::Generic, Integration::of_target);
         let ownership = resolved.owned_template_fields.as_ref();

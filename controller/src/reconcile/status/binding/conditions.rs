@@ -76,12 +76,19 @@ pub(super) fn binding_conditions(
 }
 
 fn target_resolved(observed: &Observed, binding: &ObservedBinding) -> Option<ConditionChange> {
-    let (ready, reason, text) = match binding.target.as_ref()? {
-        Ok(resolved) => {
+    let (ready, reason, text) = match binding {
+        ObservedBinding::Resolved(resolved) => {
             let scales = observed.desired_binding().is_some_and(|bound| bound.scales);
-            (true, Reason::Resolved, resolved_message(resolved, scales))
+            let text = resolved_message(&resolved.target, scales);
+            (true, Reason::Resolved, text)
         }
-        Err(fault) => (false, fault.reason, fault.message.clone()),
+        ObservedBinding::Refused(refused) => {
+            let Fault {
+                reason, message, ..
+            } = &refused.fault;
+            (false, *reason, message.clone())
+        }
+        ObservedBinding::Unknown | ObservedBinding::Unbinding(_) => return None,
     };
     Some(ConditionChange::Set(
         TARGET_RESOLVED,
@@ -98,9 +105,11 @@ fn scaling_ready(
 ) -> Option<ConditionChange> {
     match scaling {
         // The target has not been looked up yet: keep the previous condition.
-        Some(_) if binding.target.is_none() => None,
+        Some(_) if binding.injection().is_none() => None,
         Some(it)
-            if it.reason == Reason::NotProven && binding.pods.is_none() && was_scaled(observed) =>
+            if it.reason == Reason::NotProven
+                && binding.pods().is_none()
+                && was_scaled(observed) =>
         {
             None
         }
@@ -135,7 +144,7 @@ fn workload_ready(
         (Some(fault), _) => not_ready(fault.reason, fault.message.clone()),
         (None, Some((reason, text))) => not_ready(reason, text),
         // The pods have not been listed since this process started.
-        (None, None) if binding.pods.is_none() && was_about_pods(observed) => None,
+        (None, None) if binding.pods().is_none() && was_about_pods(observed) => None,
         (None, None) => Some(ConditionChange::Remove(WORKLOAD_READY)),
     }
 }

@@ -147,7 +147,8 @@ fn fail_open_message(observed: &Observed, binding: &ObservedBinding) -> Option<S
     if !observed.desired_binding()?.required {
         return None;
     }
-    match binding.enforcement {
+    let enforcement = binding.injection().map(|it| it.enforcement);
+    match enforcement.unwrap_or_default() {
         Enforcement::Possible => None,
         Enforcement::Impossible(reason) => Some(unenforced_message(reason)),
         Enforcement::Unknown => [Unenforced::NoRoom, Unenforced::SelectorTooLarge]

@@ -30,7 +30,7 @@ pub(super) fn injection_status(
         previous,
         hash,
         generation: observed.actor.generation,
-        limits: binding.limits.as_ref(),
+        limits: binding.injection().and_then(|it| it.limits.as_ref()),
         injected: counted.is_some_and(|counts| counts.current > 0),
         injected_for_any_actor: counted.is_some_and(|counts| counts.injected_for_any_actor > 0),
     };

@@ -28,7 +28,7 @@ pub(super) fn count_pods(
     now: Timestamp,
 ) -> Option<ListedPods> {
     let bound = observed.desired_binding()?;
-    let pods = binding.pods.as_ref()?;
+    let pods = binding.pods()?;
     let injected = injected_pods(observed, pods);
     let counts = TargetPodCounts::of(pods, &observed.actor.metadata.uid, bound, since);
     Some(ListedPods {

@@ -65,9 +65,14 @@ fn keep_pods(status: &mut AsyncActorStatus, previous: &AsyncActorStatus) {
 
 /// Dropped once the target is lost, because a new target with its name may have other labels (BIND-41).
 fn resolved_target(observed: &Observed, binding: &ObservedBinding) -> Option<ResolvedTarget> {
-    match &binding.target {
-        Some(Ok(resolved)) => Some(resolved.target.to_status(&observed.key().namespace)),
-        Some(Err(_)) => None,
-        None => observed.previous.resolved_target.clone(),
+    match binding {
+        ObservedBinding::Resolved(resolved) => {
+            let target = &resolved.target.target;
+            Some(target.to_status(&observed.key().namespace))
+        }
+        ObservedBinding::Refused(_) => None,
+        ObservedBinding::Unknown | ObservedBinding::Unbinding(_) => {
+            observed.previous.resolved_target.clone()
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::binding::unenforced_required::Enforcement;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
-use crate::reconcile::model::binding::{ObservedBinding, Resolved};
+use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
@@ -20,6 +20,7 @@ use crate::reconcile::model::outcome::{
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::status::active::active_report;
 use crate::reconcile::status::common::Report;
+use crate::reconcile::tests::bindings::{binding_to, refused, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed, record};
 use crate::record::ActorRecord;
 use crate::scaling::tests::fixtures::scaled_object;
@@ -64,17 +65,16 @@ fn observed_target() -> ObservedBinding {
     let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
         panic!()
     };
-    let target = Resolved {
-        target: *target,
-        replicas: Some(1),
-        spec_hash: "spec".into(),
-        owned_template_fields: None,
-    };
-    ObservedBinding {
-        target: Some(Ok(Box::new(target))),
-        pods: Some(TargetPods::default()),
-        ..ObservedBinding::default()
-    }
+    let mut binding = binding_to(resolved(*target));
+    binding.injection.pods = Some(TargetPods::default());
+    binding.into()
+}
+
+/// A target that cannot be bound, and whose pods have been listed.
+fn refused_by(fault: Fault) -> ObservedBinding {
+    let mut binding = refused(fault);
+    binding.injection.pods = Some(TargetPods::default());
+    binding.into()
 }
 
 fn report(
@@ -107,7 +107,7 @@ fn status_of(
 #[test]
 fn status_of_a_binding_reports_target_and_pods() {
     let mut inputs = bound(&json!({}), &AsyncActorStatus::default());
-    inputs.1.pods = Some(TargetPods {
+    inputs.1.resolved_mut().injection.pods = Some(TargetPods {
         uninjected: vec![record(
             &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
         )],
@@ -154,7 +154,7 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
     let injected = |extra: &Value, previous: &AsyncActorStatus, enforcement| {
         let mut inputs = bound(extra, previous);
-        inputs.1.enforcement = enforcement;
+        inputs.1.resolved_mut().injection.enforcement = enforcement;
         *inputs.2.rollout = RolloutOutcome::NoPodsYet;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
@@ -220,7 +220,8 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
         (Reason::CrossNamespace, false),
     ] {
         let mut refused = bound(&json!({}), &previous);
-        refused.1.target = Some(Err(Fault::until_change(reason, "why")));
+        let fault = Fault::until_change(reason, "why");
+        refused.1 = refused_by(fault.clone());
         let status = status_of(&refused);
         assert_eq!(status.bound_since.is_some(), expected, "{reason}");
         assert_eq!(
@@ -237,7 +238,7 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
             "it was bound before"
         );
         let mut again = bound(&json!({}), &status);
-        again.1.target.clone_from(&refused.1.target);
+        again.1 = refused_by(fault);
         assert_eq!(
             status_of(&again).status,
             Some(State::WorkloadError),
@@ -245,7 +246,7 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
         );
     }
     let mut absent = bound(&json!({}), &new);
-    absent.1.target = Some(Err(Fault::until_change(Reason::TargetNotFound, "why")));
+    absent.1 = refused_by(Fault::until_change(Reason::TargetNotFound, "why"));
     let status = status_of(&absent);
     assert_eq!(status.status, Some(State::Creating));
     assert!(
@@ -282,7 +283,7 @@ fn binding_is_not_effective_before_the_pods_and_the_actor_that_exist_already() {
             created: actor_created.map(|it| Time(it.parse().unwrap())),
             ..ActorRecord::clone(&inputs.0.actor)
         });
-        inputs.1.pods = pods;
+        inputs.1.resolved_mut().injection.pods = pods;
         let since = status_of(&inputs).bound_since.unwrap();
         assert_eq!(since.0, expected.parse().unwrap(), "{actor_created:?}");
     }
@@ -313,7 +314,7 @@ fn second_reconcile_keeps_the_status_even_before_pods_are_listed() {
     let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
     let mut again = bound(&json!({}), &stored);
     assert_eq!(status_of(&again), stored);
-    again.1.pods = None;
+    again.1.resolved_mut().injection.pods = None;
     assert_eq!(status_of(&again), stored);
 }
 
@@ -381,10 +382,7 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     };
     let owner = conflict_of(observed_target(), TemplateOutcome::Unchanged);
     assert_eq!(owner, ("True".to_owned(), Some(2), true, true));
-    let already_bound = || ObservedBinding {
-        target: Some(Err(Fault::until_change(Reason::AlreadyBound, "by b"))),
-        ..ObservedBinding::default()
-    };
+    let already_bound = || refused(Fault::until_change(Reason::AlreadyBound, "by b")).into();
     let waiting = conflict_of(already_bound(), TemplateOutcome::NotChecked);
     assert_eq!(waiting, ("False".to_owned(), Some(2), false, true));
     let given_up = conflict_of(already_bound(), TemplateOutcome::GivenUp(None));
@@ -464,7 +462,7 @@ fn invalid_spec_is_the_only_workload_fault_reported() {
     assert!(observed.desired.is_err());
     let status = report(
         &observed,
-        &ObservedBinding::default(),
+        &ObservedBinding::Unknown,
         &ActiveOutcome::default(),
         now(),
     )

@@ -55,7 +55,7 @@ fn scaled_object_of_a_deleted_binding_is_remembered_once_it_is_gone() {
     let metadata = json!({"deletionTimestamp": "2026-01-01T00:01:30Z"});
     let spec = json!({"transport": "mq", "workloadRef": target});
     let mut observed = observed(&actor(&metadata, &spec, &json!({})));
-    observed.binding = Some(ObservedBinding::default());
+    observed.binding = Some(ObservedBinding::Unbinding(None));
     assert_eq!(
         deletion_report(&observed, None, &[]).scaled_object_ref,
         None

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bound;
 use crate::binding::OwnedTemplateFields;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::model::binding::{ActorInTemplate, ObservedBinding, Resolved};
+use crate::reconcile::model::binding::ActorInTemplate;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
@@ -16,20 +16,22 @@ use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::template::TemplateStep;
+use crate::reconcile::tests::bindings::{binding_to, refused, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed, target};
 
 /// BIND-45
 #[test]
 fn actor_that_may_not_bind_gives_up_its_template_fields() {
-    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
-    let mut observed = bound(&json!({}), Err(fault));
+    let fault = || Fault::until_change(Reason::AlreadyBound, "by another");
+    let mut observed = bound(&json!({}), Err(fault()));
     let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
         Plan::Binding(plan) => plan.target.template,
         other => panic!("{other:?}"),
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
     let workload = target().workload;
-    observed.binding.as_mut().unwrap().template_handoff = Some(TemplateHandoff::InTemplate {
+    let mut binding = refused(fault());
+    binding.injection.template_handoff = Some(TemplateHandoff::InTemplate {
         workload: workload.clone(),
         owned: false,
         recipient: TemplateRecipient {
@@ -38,6 +40,7 @@ fn actor_that_may_not_bind_gives_up_its_template_fields() {
         },
         pod: None,
     });
+    observed.binding = Some(binding.into());
     assert_eq!(template(&observed), TemplateStep::GiveUp(workload, None));
 }
 
@@ -50,16 +53,7 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
             "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         });
         let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
-        let resolved = Resolved {
-            target: target(),
-            replicas: Some(1),
-            spec_hash: "spec".into(),
-            owned_template_fields: None,
-        };
-        observed.binding = Some(ObservedBinding {
-            target: Some(Ok(Box::new(resolved))),
-            ..ObservedBinding::default()
-        });
+        observed.binding = Some(binding_to(resolved(target())).into());
         observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
         match plan(&observed, Timestamp::UNIX_EPOCH) {
             Plan::Binding(plan) => plan.target.template,
@@ -82,8 +76,7 @@ fn template_fields_of_another_actor_are_not_ours() {
             fingerprint: "fields".to_owned(),
             actor: actor.map(Box::from),
         };
-        let resolved = observed.binding.as_mut().unwrap().target.as_mut().unwrap();
-        resolved.as_mut().unwrap().owned_template_fields = Some(ownership);
+        observed.resolved_mut().target.owned_template_fields = Some(ownership);
         let previous =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
@@ -105,9 +98,8 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
     let rollout = |actor: Option<&str>, template_actor| {
         let mut observed = bound(&json!({}), Ok(target()));
         observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
-        let binding = observed.binding.as_mut().unwrap();
-        let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
-        resolved.owned_template_fields = actor.map(|actor| OwnedTemplateFields {
+        let binding = observed.resolved_mut();
+        binding.target.owned_template_fields = actor.map(|actor| OwnedTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: Some(actor.into()),
         });

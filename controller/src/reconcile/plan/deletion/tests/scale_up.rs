@@ -18,13 +18,13 @@ fn target_scaled_by_its_queue_is_scaled_up_once_keda_has_released_it() {
     let deleting = |status: &Value| {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         let mut observed = observed(&actor(&deleted, &spec, status));
-        observed.binding = Some(ObservedBinding {
-            unbinding: Some(ObservedUnbinding {
+        observed.binding = Some(
+            ObservedUnbinding {
                 scaled: Some(object.clone()),
                 ..ObservedUnbinding::default()
-            }),
-            ..ObservedBinding::default()
-        });
+            }
+            .into(),
+        );
         observed
     };
     let mut observed = deleting(&json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}}));
@@ -73,10 +73,7 @@ fn target_is_scaled_up_only_after_unbinding() {
             objects: vec![target_object],
             ..ObservedUnbinding::default()
         };
-        observed.binding = Some(ObservedBinding {
-            unbinding: Some(unbinding),
-            ..ObservedBinding::default()
-        });
+        observed.binding = Some(unbinding.into());
         let plan = deletion(&observed);
         (plan.unbind, plan.scale_from_zero.is_some())
     };

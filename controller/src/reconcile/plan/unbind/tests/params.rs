@@ -6,7 +6,6 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pod;
-use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, TemplateSidecar};
 use crate::reconcile::plan::rollout::params::SlotChange;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
@@ -35,13 +34,13 @@ fn template_is_given_up_if_it_has_fields_of_the_actor_and_of_no_other() {
             template_sidecar: template_sidecar.clone(),
             ..TargetObject::default()
         };
-        observed.binding = Some(ObservedBinding {
-            unbinding: Some(ObservedUnbinding {
+        observed.binding = Some(
+            ObservedUnbinding {
                 objects: vec![object],
                 ..ObservedUnbinding::default()
-            }),
-            ..ObservedBinding::default()
-        });
+            }
+            .into(),
+        );
         let params = UnbindParams::new(&observed, &step, Timestamp::UNIX_EPOCH);
         let row = format!("{in_template} {template_sidecar:?} {step:?}");
         assert_eq!(params.template.is_some(), expected, "{row}");
@@ -53,13 +52,13 @@ fn template_is_given_up_if_it_has_fields_of_the_actor_and_of_no_other() {
 fn availability_of_the_pods_goes_with_the_step() {
     let mut observed = observed(&actor(&json!({}), &json!({"transport": "mq"}), &json!({})));
     let read = just_read(2);
-    observed.binding = Some(ObservedBinding {
-        unbinding: Some(ObservedUnbinding {
+    observed.binding = Some(
+        ObservedUnbinding {
             availability: Some(read.clone()),
             ..ObservedUnbinding::default()
-        }),
-        ..ObservedBinding::default()
-    });
+        }
+        .into(),
+    );
     let step = UnbindStep::Evict(pod("a"));
     assert_eq!(
         UnbindParams::new(&observed, &step, Timestamp::UNIX_EPOCH).availability,
@@ -115,12 +114,12 @@ fn rollout(value: &str, since: &str) -> Value {
 
 fn slot(step: &UnbindStep, pods: usize, status: &Value, now: Timestamp) -> Option<SlotChange> {
     let mut observed = observed(&actor(&json!({}), &json!({"transport": "mq"}), status));
-    observed.binding = Some(ObservedBinding {
-        unbinding: Some(ObservedUnbinding {
+    observed.binding = Some(
+        ObservedUnbinding {
             pods: vec![pod("a"); pods],
             ..ObservedUnbinding::default()
-        }),
-        ..ObservedBinding::default()
-    });
+        }
+        .into(),
+    );
     UnbindParams::new(&observed, step, now).slot
 }

@@ -98,7 +98,7 @@ fn pods_of_a_binding_whose_transport_is_unusable_are_unknown() {
     };
     let report = |transport: &str| {
         let (observed, _, active_outcome) = bound(&json!({"transport": transport}), &previous);
-        status_of(&(observed, ObservedBinding::default(), active_outcome))
+        status_of(&(observed, ObservedBinding::Unknown, active_outcome))
     };
     let unusable = report("nowhere");
     assert_eq!(condition(&unusable, "Injected"), is("Unknown", "NotProven"));
@@ -129,7 +129,7 @@ fn failing_pods_make_a_binding_unready_until_they_are_known_to_work() {
             &json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}}),
             previous,
         );
-        inputs.1.pods = pods.map(|labelled| TargetPods {
+        inputs.1.resolved_mut().injection.pods = pods.map(|labelled| TargetPods {
             labelled,
             ..TargetPods::default()
         });

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{bound, now, observed_target, status_of};
 use crate::fault::{Reason, Requeue};
-use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{
     ObservedRollout, TargetObject, UNBIND_MARKER, consecutive_uninjected,
@@ -29,10 +28,8 @@ fn status_after_request(
             ..PodToReplace::default()
         });
     }
-    observed.binding = Some(ObservedBinding {
-        rollout: Some(rollout),
-        ..ObservedBinding::default()
-    });
+    observed.binding = Some(observed_target());
+    observed.resolved_mut().rollout = Some(rollout);
     *active_outcome.rollout =
         RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
     let mut status = status_of(&(observed, binding, active_outcome));
@@ -123,10 +120,8 @@ fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_
             bound(&json!({}), &AsyncActorStatus::default());
         let mut rollout = ObservedRollout::default();
         rollout.pod_counts.outdated.push(old.clone());
-        observed.binding = Some(ObservedBinding {
-            rollout: Some(rollout),
-            ..ObservedBinding::default()
-        });
+        observed.binding = Some(observed_target());
+        observed.resolved_mut().rollout = Some(rollout);
         *active_outcome.rollout = RolloutOutcome::Requested(
             ReplacementMethod::Eviction,
             "text".to_owned(),
@@ -150,9 +145,9 @@ fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_
 fn annotated_object_is_remembered_after_it_leaves_the_target() {
     let status_after = |previous: &AsyncActorStatus, target: &str, value: Option<&str>, outcome| {
         let (mut observed, _, mut active_outcome) = bound(&json!({}), previous);
-        let mut binding = observed_target();
-        let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
-        let RolloutMethod::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
+        observed.binding = Some(observed_target());
+        let binding = observed.resolved_mut();
+        let RolloutMethod::AnnotateTemplate(workloads) = &mut binding.target.target.roll else {
             panic!()
         };
         target.clone_into(&mut workloads[0].name);
@@ -165,7 +160,6 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
             objects: vec![target_object],
             ..ObservedRollout::default()
         });
-        observed.binding = Some(binding);
         *active_outcome.rollout = outcome;
         status_of(&(observed, observed_target(), active_outcome))
     };

@@ -18,7 +18,7 @@ fn scaling_fault_is_kept_until_the_target_is_observed_again() {
     let first = status_of(&inputs_with(&AsyncActorStatus::default(), Some(fault)));
     let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
     let mut again = inputs_with(&stored, None);
-    again.1 = ObservedBinding::default();
+    again.1 = ObservedBinding::Unknown;
     assert_eq!(status_of(&again), stored);
 }
 
@@ -88,10 +88,9 @@ fn target_that_the_queue_scaled_is_remembered_until_it_has_replicas() {
         (true, Ok(Some(2)), None, false),
     ] {
         let mut inputs = bound(&json!({"scaling": {"enabled": enabled}}), &previous);
-        match (&replicas, &mut inputs.1.target) {
-            (Ok(replicas), Some(Ok(target))) => target.replicas = *replicas,
-            (Err(fault), target) => *target = Some(Err(fault.clone())),
-            _ => panic!("the target is resolved"),
+        match &replicas {
+            Ok(replicas) => inputs.1.resolved_mut().target.replicas = *replicas,
+            Err(fault) => inputs.1 = refused_by(fault.clone()),
         }
         inputs.2.scaling = enabled.then(|| {
             Box::new(ScalingOutcome {
@@ -120,9 +119,7 @@ fn binding_that_lost_keda_is_requeued_when_its_last_write_must_have_arrived() {
     let requeue_of = |lost_for: Option<Duration>| {
         let mut inputs = bound(&scaling, &previous);
         inputs.0.scaling.lost_for = lost_for;
-        if let Some(Ok(target)) = &mut inputs.1.target {
-            target.replicas = Some(2);
-        }
+        inputs.1.resolved_mut().target.replicas = Some(2);
         report(&inputs.0, &inputs.1, &inputs.2, now()).requeue
     };
     let (seconds, settled) = (Duration::from_secs, requeue_of(None));
@@ -162,9 +159,7 @@ fn napping_target_is_not_requeued_without_a_change() {
     let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
     let nap = |status: &AsyncActorStatus, outcome: RolloutOutcome| {
         let mut inputs = bound(&scaling, status);
-        if let Some(Ok(resolved)) = &mut inputs.1.target {
-            resolved.replicas = Some(0);
-        }
+        inputs.1.resolved_mut().target.replicas = Some(0);
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         inputs.2.scaling = Some(Box::new(ScalingOutcome {
             scaled_object: Some(scaled_object(&ready)),
