@@ -36,15 +36,16 @@ use super::model::child::is_actor_or_predecessor;
 use super::model::known_queues::KnownQueues;
 use child::child;
 use queue_name_taken::desired_unless_name_taken;
+use unbinding::Ending;
 
 use super::desired::Desired;
-use super::desired::drain::DrainState;
 use crate::cluster::store::Store;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::{
-    DeletionSettings, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, receives_messages,
+    DeletionSettings, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, keeps_queues,
+    receives_messages,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
@@ -68,13 +69,10 @@ pub async fn observe(
     let (desired, queue_name_taken) =
         desired_unless_name_taken(context, &actor, &previous, &scaled);
     let name_taken = queue_name_taken.as_ref();
-    let mut deletion = DeletionSettings::of(&actor);
-    let queues = known_queues(context, &actor, &previous, desired.as_deref(), &deletion);
+    let deletion = DeletionSettings::of(&actor);
+    let queues = known_queues(context, &actor, &previous, desired.as_deref());
     let (drain, updates) =
         drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
-    if matches!(drain, Some(DrainState::KeepQueues(_))) {
-        deletion.retains_queue = true;
-    }
     let receives_messages = receives_messages(&actor, drain.as_ref());
     let to_ensure = desired.as_deref().ok().filter(|_| receives_messages);
     let ownership = ChildOwnership {
@@ -112,9 +110,11 @@ pub async fn observe(
     let creation_failure = workload.ours();
     let creation_failure =
         creation_failure.and_then(|workload| failures.of_workload(workload, &pods, now));
-    let unbinding = (!receives_messages).then_some(&deletion);
-    let binding =
-        binding::observe(context, &actor, desired.as_deref(), &previous, unbinding).await?;
+    let ending = (!receives_messages).then(|| Ending {
+        orphans: deletion.orphans,
+        keeps_queues: keeps_queues(&actor, drain.as_ref()),
+    });
+    let binding = binding::observe(context, &actor, desired.as_deref(), &previous, ending).await?;
     let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
     let objects = match target_scaling {
         Some(it) => Some(&it.objects),
@@ -279,7 +279,6 @@ fn known_queues(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
-    deletion: &DeletionSettings,
 ) -> KnownQueues {
     let (claims, transports) = (&context.queue_claims, &context.installation.transports);
     let key = &actor.metadata.key;
@@ -292,7 +291,7 @@ fn known_queues(
         let desired = desired.ok()?;
         Some(maybe_created_queues(desired, actor, previous, transports))
     });
-    let (confirmed, maybe_created) = if deletion.retains_queue {
+    let (confirmed, maybe_created) = if keeps_queues(actor, None) {
         (Vec::new(), Vec::new())
     } else {
         (unrecorded.confirmed(key), unrecorded.maybe_created_by(key))

@@ -76,7 +76,7 @@ pub struct Observed {
     pub webhook: bool,
     /// How long transient states are tolerated.
     pub deadlines: Deadlines,
-    /// The objects that deletion keeps and removes.
+    /// How objects are deleted.
     pub deletion: DeletionSettings,
     /// The state of a deletion that requires an empty queue (`deletionPolicy` `Drain` or `DeleteIfEmpty`).
     pub drain: Option<DrainState>,
@@ -95,15 +95,11 @@ pub struct MemoryUpdates {
     pub depths: Vec<(Depth, bool)>,
 }
 
-/// The objects that deletion keeps and removes.
+/// How objects are deleted. The queue's policy is in the [`ActorRecord`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionSettings {
     /// Keep the children and the queue (FW-23).
     pub orphans: bool,
-    /// The queue's deletion policy.
-    pub queue: QueueDeletionPolicy,
-    /// Keep the queue.
-    pub retains_queue: bool,
     /// Termination grace period of the pods, in seconds.
     pub grace_seconds: u32,
 }
@@ -143,12 +139,10 @@ pub enum ObservedQueue {
 }
 
 impl DeletionSettings {
-    /// The settings of an actor; as long as it is not being deleted, only those of its queue.
+    /// The settings of an actor.
     pub fn of(actor: &ActorRecord) -> Self {
         Self {
             orphans: actor.deletion.orphans,
-            queue: actor.queue_policy,
-            retains_queue: actor.queue_policy == QueueDeletionPolicy::Retain,
             grace_seconds: actor
                 .deletion
                 .grace_seconds
@@ -158,6 +152,11 @@ impl DeletionSettings {
 }
 
 impl Observed {
+    /// Whether the queues stay at the broker when they are no longer used.
+    pub fn keeps_queues(&self) -> bool {
+        keeps_queues(&self.actor, self.drain.as_ref())
+    }
+
     /// The desired state of a standalone actor, whose workload we create.
     pub fn standalone(&self) -> Option<&Standalone> {
         self.desired.as_deref().ok()?.standalone()
@@ -310,6 +309,13 @@ impl Observed {
 /// (QUE-41). [`ActorRecord::receives_messages`] tells the same from status.
 pub fn receives_messages(actor: &ActorRecord, drain: Option<&DrainState>) -> bool {
     !actor.metadata.deleting || matches!(drain, Some(DrainState::Waiting(_)))
+}
+
+/// Whether an actor's queues stay at the broker when they are no longer used: by their deletion policy, or because they
+/// may hold messages while their namespace is being deleted (QUE-40).
+pub fn keeps_queues(actor: &ActorRecord, drain: Option<&DrainState>) -> bool {
+    actor.queue_policy == QueueDeletionPolicy::Retain
+        || matches!(drain, Some(DrainState::KeepQueues(_)))
 }
 
 /// Whether to leave the actor alone because it has been ready once with this spec, even if its objects change or

@@ -10,8 +10,9 @@ use asya_shared::resolve::{
 use serde_json::Value;
 
 use super::rollout::{self, RolloutQuery};
+use super::shared_target;
 use super::target_faults::{already_bound_fault, forbidden_fault, kind_fault, unindexed_fault};
-use super::{shared_target, unbinding};
+use super::unbinding::{self, Ending};
 use crate::binding::unenforced_required::Enforcement;
 use crate::binding::{TargetSnapshot, TargetState};
 use crate::context::Context;
@@ -23,7 +24,6 @@ use crate::reconcile::model::binding::{
     ObservedBinding, ObservedInjection, ObservedProbe, RefusedBinding, Resolved, ResolvedBinding,
     ResourceNames, TargetScaling,
 };
-use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods, actor_hash};
 use crate::record::{ActorRecord, ScaleTarget};
 
@@ -37,16 +37,16 @@ pub(super) async fn observe(
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    deletion: Option<&DeletionSettings>,
+    ending: Option<Ending>,
 ) -> Result<Option<ObservedBinding>, Error> {
     let Some(target_ref) = &actor.binds_to else {
         return Ok(None);
     };
-    if let Some(deletion) = deletion {
+    if let Some(ending) = ending {
         let bound = desired.ok().and_then(Desired::desired_binding);
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
         let annotated = &previous.roll_annotations;
-        let unbinding = unbinding::observe(context, actor, deletion, rollout, annotated).await?;
+        let unbinding = unbinding::observe(context, actor, ending, rollout, annotated).await?;
         return Ok(Some(ObservedBinding::Unbinding(unbinding.map(Box::new))));
     }
     let Ok(desired) = desired else {

@@ -37,7 +37,7 @@ pub(super) async fn observe(
     if !actor.metadata.deleting
         || !actor.has_finalizer(FINALIZER)
         || deletion.orphans
-        || !deletion.queue.waits_until_empty()
+        || !actor.queue_policy.waits_until_empty()
     {
         return Ok((None, updates));
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::queue::classify_failure;
-use super::unbinding;
+use super::unbinding::{self, Ending};
 use super::{binding, desired_kind, drain, known_queues, scaled_kinds, scaling, split_pods};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
@@ -307,10 +307,10 @@ async fn actor_whose_targets_kind_may_not_be_read_is_not_deleted_as_if_it_were_g
     let spec = json!({"transport": "mq", "workloadRef": target});
     let actor = observed(&actor(&json!({}), &spec, &json!({}))).actor;
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
-    let settings = DeletionSettings::of(&actor);
+    let ending = Ending::default();
     let observe = async || {
         let rollout = BindingRollout::Always;
-        unbinding::observe(&context, &actor, &settings, rollout, &[])
+        unbinding::observe(&context, &actor, ending, rollout, &[])
             .await
             .unwrap()
             .unwrap()
@@ -403,7 +403,6 @@ async fn count_that_fails_does_not_shorten_the_wait_for_a_second_one() {
         actor,
         previous,
         Err(&Fault::until_change(Reason::QueueConflict, "")),
-        &deletion,
     );
     let wait = async |now: &str| {
         let now = now.parse().unwrap();

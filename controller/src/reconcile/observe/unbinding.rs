@@ -14,24 +14,32 @@ use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::record::{ActorRecord, Key};
+
+/// What an actor being deleted leaves behind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ending {
+    /// Its objects (FW-23).
+    pub(super) orphans: bool,
+    /// Its queues, which stay at the broker.
+    pub(super) keeps_queues: bool,
+}
 
 /// Observes the pods of an actor being deleted; returns `None` while that is not possible yet.
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    deletion: &DeletionSettings,
+    ending: Ending,
     rollout: BindingRollout,
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {
     let key = &actor.metadata.key;
     let mut unbinding = ObservedUnbinding::default();
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
-    let may_keep_sidecar = rollout == BindingRollout::OnRestart && deletion.retains_queue;
-    let opted_out = actor.annotations.skip_unbind || deletion.orphans;
+    let may_keep_sidecar = rollout == BindingRollout::OnRestart && ending.keeps_queues;
+    let opted_out = actor.annotations.skip_unbind || ending.orphans;
     let lookup = look_up_target(context, actor).await;
     // A stopped target has no pods, and when it is started again, nobody would scale it (SAFE-24).
     let is_stopped = matches!(lookup, Ok(TargetLookup::Stopped(_)));

@@ -76,8 +76,8 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         trigger_authentication: keda.trigger_authentication.ours().cloned(),
         service_account: observed.service_account.ours().cloned(),
         desired_queue: desired.map(|desired| desired.queue_of(actor)),
-        queue_policy: observed.deletion.queue,
-        queue_messages: if observed.deletion.queue.waits_until_empty() {
+        queue_policy: actor.queue_policy,
+        queue_messages: if actor.queue_policy.waits_until_empty() {
             QueueMessages::Keep
         } else {
             QueueMessages::Delete
@@ -355,7 +355,7 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
 /// No queue is deleted if the user retains it or disabled queue management (FIN-4).
 fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     if !observed.queues_managed
-        || observed.deletion.retains_queue
+        || observed.keeps_queues()
         || observed.actor.annotations.skip_queue_deletion
     {
         return Vec::new();

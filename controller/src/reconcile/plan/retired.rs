@@ -65,7 +65,7 @@ pub fn plan_check(observed: &Observed) -> RetiredCheck {
 fn desired_if_deletable(observed: &Observed) -> Option<QueueStatus> {
     let desired = observed.desired.as_ref().ok()?;
     let keeps = !observed.queues_managed
-        || observed.deletion.retains_queue
+        || observed.keeps_queues()
         || observed.actor.annotations.skip_queue_deletion;
     (!keeps).then(|| desired.queue())
 }

@@ -24,7 +24,7 @@ pub(super) struct DrainReport {
 }
 
 pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> DrainReport {
-    let (reason, event) = match observed.deletion.queue {
+    let (reason, event) = match observed.actor.queue_policy {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
@@ -64,7 +64,7 @@ fn text(observed: &Observed, remaining: &RemainingQueues) -> String {
     };
     let way_out = "Set spec.queue.deletionPolicy to Retain to delete the actor now and keep the messages, or to \
      Delete to delete them, too";
-    match observed.deletion.queue {
+    match observed.actor.queue_policy {
         QueueDeletionPolicy::Drain => format!(
             "{queues}; the actor is deleted once they have been processed (queue.deletionPolicy: Drain): {effect}. \
              {way_out}"

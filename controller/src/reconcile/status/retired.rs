@@ -31,7 +31,7 @@ pub(super) fn list(
         let moved = queue.is_some_and(|queue| has_different_address(queue, &known.queue));
         known.permission == DeletePermission::SameAsDesired && !moved
     };
-    let retains_queues = observed.deletion.retains_queue;
+    let retains_queues = observed.keeps_queues();
     let mut report = RetiredReport::default();
     for known in &observed.queues.retired {
         if is_in(&checked.forgettable, &known.queue)

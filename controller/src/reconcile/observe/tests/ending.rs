@@ -6,8 +6,8 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::binding::KindAvailability;
-use crate::reconcile::model::observed::DeletionSettings;
-use crate::reconcile::observe::{known_queues, unbinding};
+use crate::reconcile::observe::known_queues;
+use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::{NextPhase, plan_deletion_steps};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 
@@ -23,7 +23,7 @@ async fn queue_of_which_no_status_tells_is_looked_up_on_other_transports_before_
         let (actor, previous) = (&observed.actor, &observed.previous);
         let desired = observed.desired.as_deref();
         context.unrecorded_queues.forget(observed.key());
-        observed.queues = known_queues(&context, actor, previous, desired, &observed.deletion);
+        observed.queues = known_queues(&context, actor, previous, desired);
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         let NextPhase::FinalStep { queues } = plan_deletion_steps(&observed, now).next else {
             panic!("nothing is left but queues");
@@ -88,9 +88,12 @@ async fn annotations_on_a_stopped_target_are_given_up_although_sidecars_may_stay
         let metadata = json!({"annotations": annotations});
         let actor = observed(&actor(&metadata, &spec, &json!({}))).actor;
         context.bindings.refresh(&actor.metadata.key, Some(&actor));
-        let settings = DeletionSettings::of(&actor);
+        let ending = Ending {
+            orphans: false,
+            keeps_queues: true,
+        };
         let rollout = BindingRollout::OnRestart;
-        let unbinding = unbinding::observe(&context, &actor, &settings, rollout, &[]).await;
+        let unbinding = unbinding::observe(&context, &actor, ending, rollout, &[]).await;
         let unbinding = unbinding.unwrap().unwrap();
         assert_eq!(unbinding.skip, opts_out);
         let handed_off = unbinding.stale_objects.iter().map(ToString::to_string);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::bound_to_web;
 use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
-use crate::reconcile::model::observed::DeletionSettings;
-use crate::reconcile::observe::{pods_of, unbinding};
+use crate::reconcile::observe::pods_of;
+use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
@@ -133,9 +133,9 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     }
     labelled_pods.init_done(&None);
     let mut observed = bound_to_web();
-    let (actor, settings) = (&observed.actor, DeletionSettings::of(&observed.actor));
     let rollout = BindingRollout::Always;
-    let unbinding = unbinding::observe(&context, actor, &settings, rollout, &[]).await;
+    let actor = &observed.actor;
+    let unbinding = unbinding::observe(&context, actor, Ending::default(), rollout, &[]).await;
     let mut unbinding = unbinding.unwrap().unwrap();
     let names: Vec<_> = unbinding.pods.iter().map(|pod| &*pod.name).collect();
     assert_eq!(names, ["managed"]);
@@ -205,8 +205,8 @@ async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
     let actor = bound_to_web().actor;
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
     let limits = async || {
-        let (settings, rollout) = (DeletionSettings::of(&actor), BindingRollout::Always);
-        let unbinding = unbinding::observe(&context, &actor, &settings, rollout, &[]).await;
+        let rollout = BindingRollout::Always;
+        let unbinding = unbinding::observe(&context, &actor, Ending::default(), rollout, &[]).await;
         unbinding.unwrap().unwrap().limits
     };
     let free = limits().await;

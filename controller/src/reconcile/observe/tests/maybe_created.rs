@@ -1,13 +1,14 @@
 //! Queues that an earlier process may have created.
 
+use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::config::TransportsConfig;
 use serde_json::json;
 
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::model::observed::DeletionSettings;
 use crate::reconcile::observe::{known_queues, may_have_moved, maybe_created_queues};
 use crate::reconcile::tests::fixtures::{actor, context, installation, observed, spec};
+use crate::record::ActorRecord;
 
 /// QUE-13: asking other brokers costs calls, so only a changed spec that no status has caught up with is worth them.
 #[test]
@@ -76,17 +77,11 @@ async fn queues_that_may_exist_are_known_once_the_spec_can_be_acted_on() {
     let context = context();
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let known = |desired: Result<&Desired, &Fault>, retains_queue| {
-        let deletion = DeletionSettings {
-            retains_queue,
-            ..DeletionSettings::of(&observed.actor)
-        };
-        let queues = known_queues(
-            &context,
-            &observed.actor,
-            &observed.previous,
-            desired,
-            &deletion,
-        );
+        let mut actor = ActorRecord::clone(&observed.actor);
+        if retains_queue {
+            actor.queue_policy = QueueDeletionPolicy::Retain;
+        }
+        let queues = known_queues(&context, &actor, &observed.previous, desired);
         let transports = queues.maybe_created.into_iter().map(|it| it.transport);
         transports.collect::<Vec<_>>().join(" ")
     };

@@ -1,8 +1,9 @@
 mod scale_up;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::{QueueStatus, TemplateStatus};
+use asya_shared::api::{QueueDeletionPolicy, QueueStatus, TemplateStatus};
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -392,7 +393,7 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
         expected(&[all[0], all[2], all[3]]),
         "another actor owns the name"
     );
-    deleting.deletion.retains_queue = true;
+    Arc::make_mut(&mut deleting.actor).queue_policy = QueueDeletionPolicy::Retain;
     assert_eq!(removed(&deleting), expected(&[]), "Retain applies to all");
 }
 
@@ -429,7 +430,9 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_written_to
 fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
     let requires = |retains_queue: bool, unbinding: Option<bool>| {
         let mut observed = deleting(&json!({}), &json!({}));
-        observed.deletion.retains_queue = retains_queue;
+        if retains_queue {
+            Arc::make_mut(&mut observed.actor).queue_policy = QueueDeletionPolicy::Retain;
+        }
         observed.binding = unbinding.map(|skip| {
             ObservedBinding::from(ObservedUnbinding {
                 skip,
