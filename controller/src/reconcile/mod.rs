@@ -108,8 +108,8 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
     let forgets_depth = match outcome {
         Outcome::Finalized => true,
         Outcome::Active(active_outcome) => {
-            matches!(active_outcome.queue, QueueState::Created(_))
-                || active_outcome.serves_another_queue(observed)
+            let common = active_outcome.common();
+            matches!(common.queue, QueueState::Created(_)) || common.serves_another_queue(observed)
         }
         Outcome::Deleting { .. }
         | Outcome::DeletionBlocked { .. }

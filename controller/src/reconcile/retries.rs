@@ -8,14 +8,12 @@ use crate::fault::{Error, Fault, Reason, Requeue};
 pub(super) fn mark_retries_exhausted(outcome: &mut Outcome) {
     match outcome {
         Outcome::Active(active_outcome) => {
-            if let QueueState::Fault(fault) = &mut active_outcome.queue {
+            let common = active_outcome.common_mut();
+            if let QueueState::Fault(fault) = &mut common.queue {
                 mark_exhausted(fault);
             }
-            let scaling_fault = active_outcome
-                .scaling
-                .as_mut()
-                .and_then(|it| it.fault.as_mut());
-            for fault in active_outcome.fault.iter_mut().chain(scaling_fault) {
+            let scaling_fault = common.scaling.as_mut().and_then(|it| it.fault.as_mut());
+            for fault in common.fault.iter_mut().chain(scaling_fault) {
                 mark_exhausted(fault);
             }
         }
@@ -64,8 +62,9 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
     }
     let mut active_outcome = ActiveOutcome::initial(observed, None);
     let of_scaling = false;
-    active_outcome.interrupted = Some(Box::new(Interruption { error, of_scaling }));
-    active_outcome.fault = Some(fault);
+    let common = active_outcome.common_mut();
+    common.interrupted = Some(Box::new(Interruption { error, of_scaling }));
+    common.fault = Some(fault);
     Ok(Outcome::Active(active_outcome))
 }
 
@@ -75,7 +74,8 @@ pub(super) fn add_interruption(outcome: &mut Outcome, failures: u32) {
     let Outcome::Active(active_outcome) = outcome else {
         return;
     };
-    let Some(interruption) = active_outcome.interrupted.as_deref() else {
+    let common = active_outcome.common_mut();
+    let Some(interruption) = common.interrupted.as_deref() else {
         return;
     };
     if !is_reported(&interruption.error, failures, false) {
@@ -84,10 +84,10 @@ pub(super) fn add_interruption(outcome: &mut Outcome, failures: u32) {
     let Some(fault) = api_fault(&interruption.error) else {
         return;
     };
-    let scaling = active_outcome.scaling.as_mut();
+    let scaling = common.scaling.as_mut();
     let known = match scaling.filter(|_| interruption.of_scaling) {
         Some(scaling) => &mut scaling.fault,
-        None => &mut active_outcome.fault,
+        None => &mut common.fault,
     };
     known.get_or_insert(fault);
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::{add_interruption, mark_retries_exhausted};
     use crate::fault::{Error, Fault, Reason, Requeue};
     use crate::reconcile::model::outcome::{
-        ActiveOutcome, Interruption, Outcome, QueueState, ScalingOutcome,
+        CommonOutcome, Interruption, Outcome, QueueState, ScalingOutcome,
     };
 
     fn fault(requeue: Requeue) -> Fault {
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn last_attempt_marks_faults_as_exhausted_and_keeps_their_cause() {
         for requeue in [Requeue::Backoff, Requeue::SlowBackoff] {
-            let active_outcome = ActiveOutcome {
+            let active_outcome = CommonOutcome {
                 queue: QueueState::Fault(fault(requeue)),
                 fault: Some(fault(requeue)),
                 scaling: Some(Box::new(ScalingOutcome {
                     fault: Some(fault(requeue)),
                     ..ScalingOutcome::default()
                 })),
-                ..ActiveOutcome::default()
+                ..CommonOutcome::default()
             };
             let deleting = Outcome::Deleting {
                 fault: Some(fault(requeue)),
@@ -147,17 +147,18 @@ mod tests {
                 fault: fault(requeue),
                 error: Box::new(Error::Stale("an object")),
             };
-            for mut outcome in [Outcome::Active(active_outcome), deleting, blocked] {
+            for mut outcome in [Outcome::Active(active_outcome.into()), deleting, blocked] {
                 mark_retries_exhausted(&mut outcome);
                 let faults = match &outcome {
                     Outcome::Active(active_outcome) => {
-                        let QueueState::Fault(queue) = &active_outcome.queue else {
+                        let common = active_outcome.common();
+                        let QueueState::Fault(queue) = &common.queue else {
                             panic!()
                         };
-                        let scaling = active_outcome.scaling.as_ref().unwrap();
+                        let scaling = common.scaling.as_ref().unwrap();
                         vec![
                             queue,
-                            active_outcome.fault.as_ref().unwrap(),
+                            common.fault.as_ref().unwrap(),
                             scaling.fault.as_ref().unwrap(),
                         ]
                     }
@@ -185,17 +186,19 @@ mod tests {
                 .boxed()
         };
         let faults = |of_scaling, scales: bool, failures, error| {
-            let mut outcome = Outcome::Active(ActiveOutcome {
+            let common = CommonOutcome {
                 scaling: scales.then(Box::default),
                 interrupted: Some(Box::new(Interruption { error, of_scaling })),
-                ..ActiveOutcome::default()
-            });
+                ..CommonOutcome::default()
+            };
+            let mut outcome = Outcome::Active(common.into());
             add_interruption(&mut outcome, failures);
-            let Outcome::Active(active_outcome) = outcome else {
+            let Outcome::Active(active_outcome) = &outcome else {
                 panic!()
             };
-            let scaling = active_outcome.scaling.and_then(|it| it.fault);
-            [active_outcome.fault, scaling].map(|fault| fault.map(|it| it.reason))
+            let common = active_outcome.common();
+            let scaling = common.scaling.as_ref().and_then(|it| it.fault.as_ref());
+            [common.fault.as_ref(), scaling].map(|fault| fault.map(|it| it.reason))
         };
         let failed = || Error::Api(kube::Error::Api(status()));
         let reported = Some(Reason::ReconcileError);
@@ -223,15 +226,16 @@ mod tests {
             Requeue::Now,
             Requeue::After(Duration::from_secs(65)),
         ] {
-            let mut outcome = Outcome::Active(ActiveOutcome {
+            let common = CommonOutcome {
                 queue: QueueState::Fault(fault(requeue)),
-                ..ActiveOutcome::default()
-            });
+                ..CommonOutcome::default()
+            };
+            let mut outcome = Outcome::Active(common.into());
             mark_retries_exhausted(&mut outcome);
             let Outcome::Active(active_outcome) = &outcome else {
                 panic!()
             };
-            let QueueState::Fault(unchanged) = &active_outcome.queue else {
+            let QueueState::Fault(unchanged) = &active_outcome.common().queue else {
                 panic!()
             };
             assert_eq!(*unchanged, fault(requeue));

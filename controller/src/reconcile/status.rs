@@ -21,14 +21,15 @@ mod transport;
 mod write;
 mod write_delay;
 
-use active::active_report;
+use active::{ActiveMode, active_report};
 use condition_events::event_of_new_condition;
 use deletion::deletion_report;
 use k8s_openapi::jiff::Timestamp;
 use write::write;
 
+use super::model::binding::ObservedBinding;
 use super::model::observed::Observed;
-use super::model::outcome::Outcome;
+use super::model::outcome::{ActiveOutcome, Outcome};
 use super::status::common::Report;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
@@ -67,8 +68,14 @@ pub async fn report(
 pub fn build(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
         Outcome::Active(outcome) => {
-            let binding = observed.binding.as_ref();
-            Some(active_report(observed, binding, outcome, now))
+            let mode = match outcome {
+                ActiveOutcome::Standalone(outcome) => ActiveMode::Standalone(outcome),
+                ActiveOutcome::Binding(outcome) => {
+                    let binding = observed.binding.as_ref();
+                    ActiveMode::Binding(binding.unwrap_or(&ObservedBinding::Unknown), outcome)
+                }
+            };
+            Some(active_report(observed, mode, now))
         }
         Outcome::Deleting { .. }
         | Outcome::DeletionBlocked { .. }

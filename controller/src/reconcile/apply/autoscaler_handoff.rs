@@ -9,7 +9,7 @@ use super::contention::{self, FieldWrite};
 use super::foreign_fields::{apply, apply_body, read_body};
 use crate::context::Context;
 use crate::fault::{Error, OwnedField, StepError};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::BindingOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
 use crate::reconcile::plan::contested_fields::ContestedFields;
@@ -23,7 +23,7 @@ pub(super) async fn write_handoff(
     namespace: &str,
     step: HandoffStep,
     fields: &ContestedFields,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let field = &fields.handoff;
     let written = match (step.value_to_write(), field.owner()) {
@@ -46,7 +46,7 @@ async fn write(
     namespace: &str,
     owner: &ObjectRef,
     handoff: bool,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<FieldWrite, Error> {
     let written = match after_rollout(&outcome.rollout) {
         HandoffWrite::WithRollout => Ok(None),
@@ -61,7 +61,7 @@ async fn write(
         Ok(Some(conflict)) => Ok(FieldWrite::Conflict(conflict)),
         Err(failed) => {
             let fault = failed.fault()?;
-            if let Some(scaled) = &mut outcome.scaling {
+            if let Some(scaled) = &mut outcome.common.scaling {
                 scaled.fault = scaled.fault.take().or(Some(fault));
             }
             Ok(FieldWrite::Skipped)

@@ -3,99 +3,156 @@
 use asya_shared::config::SecretKeyRef;
 
 use super::autoscaler_handoff::write_handoff;
-use super::contention::record_scaling;
+use super::contention::{ScalingContention, record_scaling};
 use super::probe::probe_and_roll_out;
+use super::scale_from_zero::scale_up;
 use super::template::template;
-use super::{foreign_fields, scale_from_zero, scaling};
+use super::{foreign_fields, scaling};
 use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::desired::missing_secret_fault;
-use crate::reconcile::model::outcome::{ActiveOutcome, Interruption, QueueState};
+use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome, Interruption};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
-use crate::reconcile::plan::decision::BindingPlan;
+use crate::reconcile::plan::contested_fields::ContestedFields;
+use crate::reconcile::plan::decision::{BindingPlan, CommonPlan};
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::step_conditions::{
     is_bindable, rolls_out, template_is_due, writes_handoff,
 };
 use crate::record::{ActorRecord, Key};
 
-/// Executes the plan of an active binding whose queue is in this state.
+/// Executes the plan of an active binding, from the `initial` outcome with the state of its queue.
 pub(super) async fn apply_binding(
     context: &Context,
     actor: &ActorRecord,
-    plan: Box<BindingPlan>,
-    queue: QueueState,
-) -> Result<ActiveOutcome, Error> {
+    common: CommonPlan,
+    plan: BindingPlan,
+    initial: CommonOutcome,
+) -> Result<BindingOutcome, Error> {
     let key = &actor.metadata.key;
-    let mut active_outcome = plan.initial;
-    if plan.queue.is_none() {
-        return Ok(active_outcome);
+    let mut outcome = BindingOutcome {
+        common: initial,
+        ..BindingOutcome::default()
+    };
+    if common.queue.is_none() {
+        return Ok(outcome);
     }
-    active_outcome.queue = queue;
     let target = plan.target;
-    if !plan.leaves_objects_alone {
+    if !common.leaves_objects_alone {
         if let Some(workload) = &target.actor_annotation {
             foreign_fields::annotate_with_actor(context, key, workload).await?;
         }
-        let script = &context.runtime_script;
-        let script = script.ensure(&context.config_maps, &key.namespace).await;
-        match script {
-            Ok(()) => {
-                active_outcome.fault = missing_secret(context, key, &plan.secrets_to_find).await?;
-                active_outcome.can_bind =
-                    active_outcome.fault.is_none() && is_bindable(&active_outcome.queue);
-                if template_is_due(&target.template, &active_outcome) {
-                    let (step, params) = (target.template, target.template_params);
-                    active_outcome.template = Box::new(template(context, key, step, params).await?);
-                }
-            }
-            Err(failed) => active_outcome.fault = Some(failed.fault()?),
+        let has_script = prepare_injection(context, key, &plan.secrets_to_find, &mut outcome);
+        if has_script.await? && template_is_due(&target.template, &outcome) {
+            let params = target.template_params;
+            outcome.template = template(context, key, target.template, params).await?;
         }
     }
-    if rolls_out(plan.leaves_objects_alone, &active_outcome) {
+    if rolls_out(common.leaves_objects_alone, &outcome) {
         let handoff = target.handoff.as_ref();
         let handoff = handoff.and_then(HandoffStep::value_to_write);
-        let (params, step, rollout) = (&plan.probe.params, plan.probe.step, plan.rollout);
-        let outcome = &mut active_outcome;
-        probe_and_roll_out(context, actor, params, step, rollout, handoff, outcome).await?;
+        probe_and_roll_out(
+            context,
+            actor,
+            plan.probe,
+            plan.rollout,
+            handoff,
+            &mut outcome,
+        )
+        .await?;
     }
-    if plan.leaves_objects_alone {
-        return Ok(active_outcome);
+    if common.leaves_objects_alone {
+        return Ok(outcome);
     }
-    if let Some(step) = plan.scaling {
-        let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
-        let (children, outcome) = (&plan.scaling_children, &mut active_outcome);
-        let scaled = scaling::scale(context, step, children, config_map, true, outcome).await;
-        match scaled {
-            Ok(()) => {
-                let (fields, scaled_object) = (&plan.contested, target.scaled_object_contention);
-                let replicas = target.replicas_contention;
-                record_scaling(context, fields, scaled_object, replicas, outcome).await?;
-            }
-            // The handoff and a scale-up do not depend on KEDA's objects.
-            Err(error) => {
-                let interruption = Interruption::of_scaling(error);
-                active_outcome.interrupted = Some(Box::new(interruption));
-            }
+    let contention = ScalingContention {
+        scaled_object: target.scaled_object_contention,
+        replicas: target.replicas_contention,
+    };
+    scale(context, common, &plan.contested, contention, &mut outcome).await?;
+    if let Some(handoff) = target.handoff.filter(|_| writes_handoff(&outcome)) {
+        write_handoff(
+            context,
+            &key.namespace,
+            handoff,
+            &plan.contested,
+            &mut outcome,
+        )
+        .await?;
+    }
+    scale_from_zero(context, key, target.scale_from_zero.as_ref(), &mut outcome).await?;
+    Ok(outcome)
+}
+
+/// Ensures what pods with the sidecar need to start. Returns whether the runtime script exists.
+async fn prepare_injection(
+    context: &Context,
+    key: &Key,
+    secrets: &[SecretKeyRef],
+    outcome: &mut BindingOutcome,
+) -> Result<bool, Error> {
+    let script = &context.runtime_script;
+    let ensured = script.ensure(&context.config_maps, &key.namespace).await;
+    if let Err(failed) = ensured {
+        outcome.common.fault = Some(failed.fault()?);
+        return Ok(false);
+    }
+    outcome.common.fault = missing_secret(context, key, secrets).await?;
+    outcome.can_bind = outcome.common.fault.is_none() && is_bindable(&outcome.common.queue);
+    Ok(true)
+}
+
+/// Executes the scaling step, and records contention over what it scales.
+async fn scale(
+    context: &Context,
+    common: CommonPlan,
+    contested: &ContestedFields,
+    contention: ScalingContention,
+    outcome: &mut BindingOutcome,
+) -> Result<(), Error> {
+    let Some(step) = common.scaling else {
+        return Ok(());
+    };
+    let children = &common.scaling_children;
+    let config_map = scaling::ensure_config_map(context, children).await?;
+    let scaled = scaling::scale(
+        context,
+        step,
+        children,
+        config_map,
+        true,
+        &mut outcome.common,
+    )
+    .await;
+    match scaled {
+        Ok(()) => record_scaling(context, contested, contention, outcome).await,
+        // The handoff and a scale-up do not depend on KEDA's objects.
+        Err(error) => {
+            let interruption = Interruption::of_scaling(error);
+            outcome.common.interrupted = Some(Box::new(interruption));
+            Ok(())
         }
     }
-    if let Some(handoff) = target.handoff.filter(|_| writes_handoff(&active_outcome)) {
-        let (namespace, fields) = (&key.namespace, &plan.contested);
-        write_handoff(context, namespace, handoff, fields, &mut active_outcome).await?;
-    }
-    match &target.scale_from_zero {
-        Some(ScaleFromZeroStep::Now(scale_up)) => {
-            let scaled = scale_from_zero::scale_up(context, &key.namespace, scale_up).await;
-            if let Err(failed) = scaled {
+}
+
+/// Scales up a target at zero replicas that no autoscaler would scale up any more.
+async fn scale_from_zero(
+    context: &Context,
+    key: &Key,
+    step: Option<&ScaleFromZeroStep>,
+    outcome: &mut BindingOutcome,
+) -> Result<(), Error> {
+    match step {
+        Some(ScaleFromZeroStep::Now(object)) => {
+            if let Err(failed) = scale_up(context, &key.namespace, object).await {
                 let fault = failed.fault()?;
-                active_outcome.fault = active_outcome.fault.or(Some(fault));
-                active_outcome.awaits_scale_up = true;
+                outcome.common.fault.get_or_insert(fault);
+                outcome.awaits_scale_up = true;
             }
         }
-        Some(ScaleFromZeroStep::Later) => active_outcome.awaits_scale_up = true,
+        Some(ScaleFromZeroStep::Later) => outcome.awaits_scale_up = true,
         None => {}
     }
-    Ok(active_outcome)
+    Ok(())
 }
 
 /// Why a pod of the target's namespace could not start with the sidecar (SAFE-42).

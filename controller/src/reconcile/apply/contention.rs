@@ -22,7 +22,7 @@ use crate::reconcile::contention::field_manager::{
     PathElement, describe_manager, first_unowned, first_unowned_field,
 };
 use crate::reconcile::contention::history::{FieldConflict, FieldEvent};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::BindingOutcome;
 use crate::reconcile::plan::contested_fields::{ContestedField, ContestedFields};
 use crate::reconcile::plan::drift::Drift;
 use crate::reconcile::plan::replicas::{self, REPLICAS};
@@ -48,7 +48,7 @@ pub(super) async fn record(
     fields: &ContestedFields,
     decision: FieldDecision,
     write: FieldWrite,
-    active_outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let name = &*fields.scaled_object_key.name;
     let conflict = |(path, manager): ContestedPath| {
@@ -63,7 +63,7 @@ pub(super) async fn record(
     let event = match (decision, write) {
         (FieldDecision::Keep, _) => Some(FieldEvent::Reset),
         (FieldDecision::AwaitReset(wait) | FieldDecision::Wait(wait), _) => {
-            active_outcome.contention.recheck_within(wait);
+            outcome.contention.recheck_within(wait);
             None
         }
         (FieldDecision::Write, FieldWrite::Skipped) => None,
@@ -76,7 +76,7 @@ pub(super) async fn record(
             found.map(conflict)
         }
         (FieldDecision::Yield, _) => {
-            if let Some(scaled) = &mut active_outcome.scaling {
+            if let Some(scaled) = &mut outcome.common.scaling {
                 scaled.fault = scaled.fault.take().or(field.yielded_fault(name));
             }
             None
@@ -84,38 +84,42 @@ pub(super) async fn record(
     };
     if let Some(event) = event {
         if matches!(event, FieldEvent::Conflict(_)) {
-            active_outcome.contention.recheck_within(Duration::ZERO);
+            outcome.contention.recheck_within(Duration::ZERO);
         }
-        active_outcome
-            .contention
-            .field_events
-            .push((field.part(), event));
+        outcome.contention.field_events.push((field.part(), event));
     }
     Ok(())
+}
+
+/// Contention over what scales a binding, as decided.
+pub(super) struct ScalingContention {
+    /// Over our `ScaledObject`; `None` while it is unknown what to scale.
+    pub(super) scaled_object: Option<FieldDecision>,
+    /// Over the target's number of pods.
+    pub(super) replicas: Option<FieldDecision>,
 }
 
 /// Records contention over the `ScaledObject`, once scaling is reconciled, and over the target's replicas.
 pub(super) async fn record_scaling(
     context: &Context,
     fields: &ContestedFields,
-    scaled_object: Option<FieldDecision>,
-    replicas: Option<FieldDecision>,
-    active_outcome: &mut ActiveOutcome,
+    contention: ScalingContention,
+    outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
-    let Some(decision) = scaled_object else {
+    let Some(decision) = contention.scaled_object else {
         return Ok(());
     };
-    let mut applied = active_outcome.applied.iter();
+    let mut applied = outcome.common.applied.iter();
     let write = if applied.any(|entry| entry.kind == "ScaledObject") {
         FieldWrite::Written
     } else {
         FieldWrite::Skipped
     };
     let field = &fields.scaled_object;
-    record(context, field, fields, decision, write, active_outcome).await?;
-    if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
+    record(context, field, fields, decision, write, outcome).await?;
+    if let Some((field, decision)) = fields.replicas.as_ref().zip(contention.replicas) {
         let write = FieldWrite::Skipped;
-        record(context, field, fields, decision, write, active_outcome).await?;
+        record(context, field, fields, decision, write, outcome).await?;
     }
     Ok(())
 }

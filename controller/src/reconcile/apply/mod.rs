@@ -26,12 +26,12 @@ mod unbind;
 mod verify_unchanged;
 mod workload;
 
-use super::plan::decision::Plan;
+use super::plan::decision::{ActivePlan, ModePlan, Plan};
 use super::plan::finalizers::Finalizers;
 use super::plan::step_conditions::checks_retired;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
-use crate::reconcile::model::outcome::{Outcome, QueueState};
+use crate::reconcile::model::outcome::{ActiveOutcome, CommonOutcome, Outcome, QueueState};
 use crate::record::ActorRecord;
 use finalizer::{PatchOutcome, patch_finalizers};
 use queue::ensure_queue;
@@ -43,12 +43,29 @@ pub use child::inventory_entry;
 ///
 /// # Errors
 /// When the API server fails in a way that is not the actor's fault.
-pub async fn apply(
+pub async fn apply(context: &Context, actor: &ActorRecord, plan: Plan) -> Result<Outcome, Error> {
+    match plan {
+        Plan::Paused(outcome) => {
+            context.rollout_slots.forget(&actor.metadata.key);
+            Ok(Outcome::Active(*outcome))
+        }
+        Plan::Active(plan) => Box::pin(apply_active(context, actor, *plan)).await,
+        Plan::AwaitEmpty(wait) => Ok(Outcome::Deleting {
+            fault: None,
+            deleted: Vec::new(),
+            requeue: Requeue::After(wait),
+            changed_target: false,
+        }),
+        Plan::Delete(plan) => delete::delete(context, actor, plan).await,
+    }
+}
+
+async fn apply_active(
     context: &Context,
     actor: &ActorRecord,
-    mut plan: Plan,
+    plan: ActivePlan,
 ) -> Result<Outcome, Error> {
-    match plan.take_finalizers() {
+    match plan.finalizers {
         Finalizers::Keep => {}
         Finalizers::Add(patch) | Finalizers::RemoveForeground(patch) => {
             if patch_finalizers(context, patch).await? == PatchOutcome::ActorGone {
@@ -56,37 +73,33 @@ pub async fn apply(
             }
         }
     }
-    if plan.frees_slot() {
+    if plan.frees_slot {
         context.rollout_slots.forget(&actor.metadata.key);
     }
-    let queue = match plan.queue() {
+    let queue = match &plan.common.queue {
         Some(queue) => ensure_queue(context, actor, queue).await,
         None => QueueState::NotChecked,
     };
-    let retired = plan.take_retired();
-    let mut outcome = match plan {
-        Plan::Paused(outcome) => Outcome::Active(*outcome),
-        Plan::Standalone(plan) => {
-            Outcome::Active(standalone::apply_standalone(context, actor, plan, queue).await?)
+    let common = plan.common;
+    let initial = CommonOutcome {
+        queue,
+        ..plan.initial
+    };
+    let mut outcome: ActiveOutcome = match plan.mode {
+        ModePlan::Standalone(plan) => {
+            let applied = standalone::apply_standalone(context, actor, common, *plan, initial);
+            applied.await?.into()
         }
-        Plan::Binding(plan) => {
-            Outcome::Active(binding::apply_binding(context, actor, plan, queue).await?)
+        ModePlan::Binding(plan) => {
+            let applied = binding::apply_binding(context, actor, common, *plan, initial);
+            applied.await?.into()
         }
-        Plan::AwaitEmpty(wait) => Outcome::Deleting {
-            fault: None,
-            deleted: Vec::new(),
-            requeue: Requeue::After(wait),
-            changed_target: false,
-        },
-        Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
     };
     // Last, because a broker that is no longer used may be slow.
-    if let (Outcome::Active(active_outcome), Some((retired, binds))) = (&mut outcome, retired)
-        && checks_retired(active_outcome, binds)
-    {
-        *active_outcome.retired = retired::check(context, actor, retired).await?;
+    if checks_retired(&outcome) {
+        outcome.common_mut().retired = retired::check(context, actor, plan.retired).await?;
     }
-    Ok(outcome)
+    Ok(Outcome::Active(outcome))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{ActiveOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
-use crate::reconcile::plan::probe::{ProbeParams, ProbeStep, StepReadiness};
+use crate::reconcile::model::outcome::{BindingOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
+use crate::reconcile::plan::probe::{PlannedProbe, ProbeParams, ProbeStep, StepReadiness};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::record::{ActorRecord, Key};
@@ -28,11 +28,10 @@ enum ProbePurpose {
 pub(super) async fn probe_and_roll_out(
     context: &Context,
     actor: &ActorRecord,
-    params: &ProbeParams,
-    probe_step: ProbeStep,
+    planned_probe: PlannedProbe,
     rollout: Option<PlannedRollout>,
     handoff: Option<bool>,
-    active_outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let (decision, rollout_params) = rollout
         .map(|planned| (planned.decision, planned.params))
@@ -41,20 +40,19 @@ pub(super) async fn probe_and_roll_out(
     let probed = Box::pin(probe(
         context,
         key,
-        params,
-        probe_step,
+        &planned_probe.params,
+        planned_probe.step,
         decision,
-        active_outcome,
+        outcome,
     ))
     .await?;
-    let outcome = match (probed, rollout_params) {
-        (Some(Err(outcome)), _) => outcome,
+    outcome.rollout = match (probed, rollout_params) {
+        (Some(Err(blocked)), _) => blocked,
         (Some(Ok(decision)), Some(params)) => {
             roll_out(context, actor, decision, params, handoff).await?
         }
         (None, _) | (_, None) => return Ok(()),
     };
-    *active_outcome.rollout = outcome;
     Ok(())
 }
 
@@ -66,35 +64,33 @@ async fn probe(
     params: &ProbeParams,
     step: ProbeStep,
     rollout: Option<RolloutDecision>,
-    active_outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
     match step {
         ProbeStep::Skip => {}
-        ProbeStep::Wait(wait) => active_outcome.probe.next_probe_in = Some(wait),
+        ProbeStep::Wait(wait) => outcome.probe.next_probe_in = Some(wait),
         ProbeStep::Run => {
-            *active_outcome.probe =
-                run_probe(context, key, params, ProbePurpose::Admission).await?;
+            outcome.probe = run_probe(context, key, params, ProbePurpose::Admission).await?;
         }
     }
     let Some(rollout) = rollout else {
         return Ok(None);
     };
     let next_probe = || context.bindings.probe_schedule.next_probe(key);
-    let mut readiness =
-        params.before_step(&rollout, &active_outcome.probe, &next_probe(), clock::now());
+    let mut readiness = params.before_step(&rollout, &outcome.probe, &next_probe(), clock::now());
     if readiness == StepReadiness::NeedsProbe {
-        *active_outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
-        readiness = params.after_step_probe(&active_outcome.probe, &next_probe(), clock::now());
+        outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
+        readiness = params.after_step_probe(&outcome.probe, &next_probe(), clock::now());
     }
-    let StepReadiness::Blocked(outcome, next_probe_in) = readiness else {
+    let StepReadiness::Blocked(blocked, next_probe_in) = readiness else {
         return Ok(Some(Ok(rollout)));
     };
-    active_outcome.probe.next_probe_in = next_probe_in.or(active_outcome.probe.next_probe_in);
-    if outcome != RolloutOutcome::NoPodsYet {
+    outcome.probe.next_probe_in = next_probe_in.or(outcome.probe.next_probe_in);
+    if blocked != RolloutOutcome::NoPodsYet {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);
     }
-    Ok(Some(Err(outcome)))
+    Ok(Some(Err(blocked)))
 }
 
 async fn run_probe(

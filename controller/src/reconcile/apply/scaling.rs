@@ -3,7 +3,7 @@
 use super::child::{apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::CommonOutcome;
 use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 
@@ -28,7 +28,7 @@ pub(super) async fn scale(
     children: &ScalingChildren,
     config_map_fault: Option<Fault>,
     target_exists: bool,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut CommonOutcome,
 ) -> Result<(), Error> {
     let plan = match step {
         ScalingStep::Disabled(removal) => {
@@ -56,7 +56,7 @@ pub(super) async fn scale(
 async fn apply(
     context: &Context,
     children: &ScalingChildren,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut CommonOutcome,
 ) -> Result<(), StepError> {
     let authentications = &context.trigger_authentications;
     let authentication = &children.trigger_authentication;

@@ -10,45 +10,55 @@ use super::{contention, scaling};
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::{ActiveOutcome, Interruption, QueueState};
-use crate::reconcile::plan::decision::StandalonePlan;
+use crate::reconcile::model::outcome::{CommonOutcome, Interruption, StandaloneOutcome};
+use crate::reconcile::plan::decision::{CommonPlan, StandalonePlan};
 use crate::reconcile::plan::drift;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::step_conditions::{
     ends_after_queue, must_report_queue, removes_service_account, replaces_previous,
 };
-use crate::reconcile::plan::steps::WorkloadStep;
+use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
 use crate::reconcile::plan::workload::WorkloadInputs;
 use crate::record::{ActorRecord, Key};
 
-/// Executes the plan of an active actor whose queue is in this state.
+/// Executes the plan of an active actor, from the `initial` outcome with the state of its queue.
 pub(super) async fn apply_standalone(
     context: &Context,
     actor: &ActorRecord,
-    mut plan: Box<StandalonePlan>,
-    queue: QueueState,
-) -> Result<ActiveOutcome, Error> {
-    let mut outcome = std::mem::take(&mut plan.initial);
-    outcome.queue = queue;
-    match (&plan.desired, &plan.queue) {
-        (Ok(_), Some(queue)) => {
-            if ends_after_queue(&plan, &outcome.queue) {
+    common: CommonPlan,
+    plan: StandalonePlan,
+    initial: CommonOutcome,
+) -> Result<StandaloneOutcome, Error> {
+    let mut outcome = StandaloneOutcome {
+        common: initial,
+        workload: plan.found_workload.clone(),
+        drift_recheck_after: plan.drift_recheck_after,
+        ..StandaloneOutcome::default()
+    };
+    match (&plan.desired, &common.queue) {
+        (Ok(_), Some(queue_plan)) => {
+            let queue = &outcome.common.queue;
+            if ends_after_queue(common.leaves_objects_alone, &plan, queue) {
                 return Ok(outcome);
             }
-            let reports_queue = must_report_queue(&outcome.queue, queue.was_verified);
-            match ensure_children(context, &actor.metadata.key, plan, &mut outcome).await {
+            let reports_queue = must_report_queue(queue, queue_plan.was_verified);
+            let key = &actor.metadata.key;
+            match ensure_children(context, key, common, plan, &mut outcome).await {
                 Err(error) if reports_queue => {
                     let of_scaling = false;
-                    outcome.interrupted = Some(Box::new(Interruption { error, of_scaling }));
+                    let interruption = Interruption { error, of_scaling };
+                    outcome.common.interrupted = Some(Box::new(interruption));
                 }
                 ensured => ensured?,
             }
         }
         (Ok(_), None) => {}
         (Err(fault), _) => {
-            let (workloads, outcome) = (plan.workloads_to_stop, &mut outcome);
-            let children = (plan.scaling, &plan.scaling_children);
-            stop(context, actor, children, workloads, fault, outcome).await?;
+            if let Some(ScalingStep::Disabled(removal)) = common.scaling {
+                outcome.common.keda_deadline = removal.deadline;
+                scaling::remove(context, &common.scaling_children).await?;
+                stop(context, actor, plan.workloads_to_stop, fault, &mut outcome).await?;
+            }
         }
     }
     Ok(outcome)
@@ -58,8 +68,9 @@ pub(super) async fn apply_standalone(
 async fn ensure_children(
     context: &Context,
     key: &Key,
-    mut plan: Box<StandalonePlan>,
-    outcome: &mut ActiveOutcome,
+    common: CommonPlan,
+    mut plan: StandalonePlan,
+    outcome: &mut StandaloneOutcome,
 ) -> Result<(), Error> {
     let Some(standalone) = plan
         .desired
@@ -73,11 +84,11 @@ async fn ensure_children(
         outcome.postponed = true;
         plan.workload = WorkloadStep::Keep;
     }
-    if let Err(failed) = ensure_prerequisites(context, key, &plan, outcome).await {
-        outcome.fault = Some(failed.fault()?);
+    if let Err(failed) = ensure_prerequisites(context, key, &plan, &mut outcome.common).await {
+        outcome.common.fault = Some(failed.fault()?);
         return Ok(());
     }
-    let config_map = scaling::ensure_config_map(context, &plan.scaling_children).await?;
+    let config_map = scaling::ensure_config_map(context, &common.scaling_children).await?;
     let drift = contention::find_causes(context, plan.drifts).await?;
     let inputs = WorkloadInputs {
         ownership: &plan.ownership,
@@ -85,13 +96,15 @@ async fn ensure_children(
         applied: plan.previously_applied.as_ref(),
     };
     ensure_workload(context, inputs, plan.workload, plan.found_workload, outcome).await?;
-    if let Some(step) = plan.scaling {
-        let (children, exists) = (&plan.scaling_children, outcome.workload.is_some());
-        let scaled = scaling::scale(context, step, children, config_map, exists, outcome).await;
-        outcome.interrupted = scaled.err().map(Interruption::of_scaling).map(Box::new);
+    if let Some(step) = common.scaling {
+        let exists = outcome.workload.is_some();
+        let children = &common.scaling_children;
+        let common = &mut outcome.common;
+        let scaled = scaling::scale(context, step, children, config_map, exists, common).await;
+        common.interrupted = scaled.err().map(Interruption::of_scaling).map(Box::new);
     }
-    outcome.contention.restored = drift::only_applied(drift, &outcome.applied);
-    if outcome.interrupted.is_some() {
+    outcome.restored = drift::only_applied(drift, &outcome.common.applied);
+    if outcome.common.interrupted.is_some() {
         return Ok(());
     }
     if let Some(previous) = plan
@@ -100,7 +113,7 @@ async fn ensure_children(
     {
         context.workloads.delete(&previous).await?;
     }
-    if removes_service_account(outcome) {
+    if removes_service_account(&outcome.common) {
         delete_child(&context.service_accounts, &plan.service_account).await?;
     }
     Ok(())
@@ -128,7 +141,7 @@ async fn ensure_prerequisites(
     context: &Context,
     Key { namespace, .. }: &Key,
     plan: &StandalonePlan,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut CommonOutcome,
 ) -> Result<(), StepError> {
     if plan.workload.writes() {
         context.impersonation.check(namespace).await?;

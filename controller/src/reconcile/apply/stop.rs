@@ -2,29 +2,20 @@
 
 use std::sync::Arc;
 
-use super::scaling;
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
-use crate::reconcile::model::outcome::{ActiveOutcome, StoppedWorkloads};
-use crate::reconcile::plan::scaling_children::ScalingChildren;
-use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::model::outcome::{StandaloneOutcome, StoppedWorkloads};
 use crate::record::{ActorRecord, WorkloadRecord};
 use crate::telemetry::events::EventReason;
 
-/// Removes KEDA's objects first, then scales the workloads to zero because of `fault`.
+/// Scales the workloads to zero because of `fault`, once KEDA's objects are removed.
 pub(super) async fn stop(
     context: &Context,
     actor: &ActorRecord,
-    (step, children): (Option<ScalingStep>, &ScalingChildren),
     workloads: Vec<Arc<WorkloadRecord>>,
     fault: &Fault,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut StandaloneOutcome,
 ) -> Result<(), Error> {
-    let Some(ScalingStep::Disabled(removal)) = step else {
-        return Ok(());
-    };
-    outcome.keda_deadline = removal.deadline;
-    scaling::remove(context, children).await?;
     let mut stopped_workloads = StoppedWorkloads::default();
     for workload in workloads {
         let subject = format!("{} {}", workload.kind.name(), workload.metadata.key);
@@ -39,9 +30,11 @@ pub(super) async fn stop(
                     outcome.workload = Some(stopped);
                 }
             }
-            Err(error) => outcome.fault = Some(StepError::of_write(&subject, error).fault()?),
+            Err(error) => {
+                outcome.common.fault = Some(StepError::of_write(&subject, error).fault()?);
+            }
         }
     }
-    outcome.stopped = Some(Box::new(stopped_workloads));
+    outcome.stopped = Some(stopped_workloads);
     Ok(())
 }

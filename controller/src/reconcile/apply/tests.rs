@@ -31,7 +31,7 @@ use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, Outcome, QueueState, RolloutOutcome, TemplateOutcome,
+    CommonOutcome, Outcome, QueueState, RolloutOutcome, TemplateOutcome,
 };
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
@@ -81,10 +81,11 @@ async fn recreated_queue_does_not_inherit_message_counts() {
         let context = context();
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         context.depths.record(observed.key(), Some(MESSAGES));
-        let outcome = Outcome::Active(ActiveOutcome {
+        let common = CommonOutcome {
             queue,
-            ..ActiveOutcome::default()
-        });
+            ..CommonOutcome::default()
+        };
+        let outcome = Outcome::Active(common.into());
         remember_outcome(&context, &observed, &outcome);
         assert_eq!(context.depths.reported(observed.key()), expected);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::child::inventory_entry;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::reconcile::plan::workload::{Recreation, WorkloadInputs, rejected_recreation};
 use crate::record::WorkloadRecord;
@@ -16,7 +16,7 @@ pub(super) async fn ensure_workload(
     inputs: WorkloadInputs<'_>,
     step: WorkloadStep,
     existing: Option<Arc<WorkloadRecord>>,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut StandaloneOutcome,
 ) -> Result<(), Error> {
     let written = match step {
         WorkloadStep::Create => create(context, inputs, outcome).await,
@@ -27,11 +27,11 @@ pub(super) async fn ensure_workload(
             let (kind, desired) = (workload.kind.name(), &inputs.standalone.workload.applied);
             let (metadata, last) = (&workload.metadata, &workload.last_applied);
             let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
-            outcome.applied.push(entry);
+            outcome.common.applied.push(entry);
             outcome.workload = Some(workload);
         }
         Ok(None) => {}
-        Err(failed) => outcome.fault = Some(failed.fault()?),
+        Err(failed) => outcome.common.fault = Some(failed.fault()?),
     }
     Ok(())
 }
@@ -40,7 +40,7 @@ pub(super) async fn ensure_workload(
 async fn create(
     context: &Context,
     inputs: WorkloadInputs<'_>,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut StandaloneOutcome,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
     let (standalone, key) = (inputs.standalone, &inputs.ownership.actor.metadata.key);
     let workloads = &context.workloads;

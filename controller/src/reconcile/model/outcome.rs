@@ -70,19 +70,20 @@ impl Outcome {
         let Self::Active(active_outcome) = self else {
             return None;
         };
-        let scaling = active_outcome
-            .scaling
-            .as_ref()
-            .and_then(|it| it.fault.as_ref());
-        let mut faults = active_outcome.fault.iter().chain(scaling);
+        let common = active_outcome.common();
+        let scaling = common.scaling.as_ref().and_then(|it| it.fault.as_ref());
+        let mut faults = common.fault.iter().chain(scaling);
         let foreign = faults.any(|fault| fault.reason == Reason::NotOwned);
-        (foreign || active_outcome.interrupted.is_none()).then_some(foreign)
+        (foreign || common.interrupted.is_none()).then_some(foreign)
     }
 
     /// The error that ended the reconcile before its plan was complete.
     pub fn interrupted(self) -> Option<Error> {
         match self {
-            Self::Active(active_outcome) => active_outcome.interrupted.map(|it| it.error),
+            Self::Active(mut active_outcome) => {
+                let interrupted = active_outcome.common_mut().interrupted.take();
+                interrupted.map(|it| it.error)
+            }
             Self::DeletionBlocked { error, .. } => Some(*error),
             Self::Deleting { .. } | Self::DeletionUnknown(_) | Self::Finalized => None,
         }
@@ -90,40 +91,63 @@ impl Outcome {
 }
 
 /// The state after reconciling an active actor.
+#[derive(Debug)]
+pub enum ActiveOutcome {
+    Standalone(Box<StandaloneOutcome>),
+    Binding(Box<BindingOutcome>),
+}
+
+/// What the outcomes of both modes have in common.
 #[derive(Debug, Default)]
-pub struct ActiveOutcome {
+pub struct CommonOutcome {
     pub queue: QueueState,
-    /// The workload as last observed or written.
-    pub workload: Option<Arc<WorkloadRecord>>,
     /// Result of checking the retired queues.
-    pub retired: Box<RetiredQueues>,
-    /// Why the workload does not match the spec.
+    pub retired: RetiredQueues,
+    /// Why the workload or the target does not match the spec.
     pub fault: Option<Fault>,
-    /// The workload keeps its current template until it gets a rollout slot (SAFE-36).
-    pub postponed: bool,
     /// The scaling objects; `None` while scaling is off.
     pub scaling: Option<Box<ScalingOutcome>>,
-    /// The target is no longer autoscaled and must be scaled up from zero, but has no pods yet (SO-6).
-    pub awaits_scale_up: bool,
     /// Deadline for KEDA to finish deleting the `ScaledObject` of a workload that is no longer scaled.
     pub keda_deadline: Option<Timestamp>,
     /// The error that ended the reconcile before its plan was complete. The work done until then is still reported.
     pub interrupted: Option<Box<Interruption>>,
-    /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
-    pub stopped: Option<Box<StoppedWorkloads>>,
-    /// Everything a bound pod needs to start exists (BIND-3).
-    pub can_bind: bool,
-    /// Dry-run state of the binding's pods.
-    pub probe: Box<ProbeState>,
-    /// Rollout state of the binding's existing pods.
-    pub rollout: Box<RolloutOutcome>,
-    /// State of our fields in the target's pod template.
-    pub template: Box<TemplateOutcome>,
-    /// Other contested fields, and drift that was reverted.
-    pub contention: Box<ContentionOutcome>,
     /// Objects applied by this reconcile, as the API server returned them: a watch could show another writer's change
     /// as ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+/// The state after reconciling an active standalone actor.
+#[derive(Debug, Default)]
+pub struct StandaloneOutcome {
+    pub common: CommonOutcome,
+    /// The workload as last observed or written.
+    pub workload: Option<Arc<WorkloadRecord>>,
+    /// The workload keeps its current template until it gets a rollout slot (SAFE-36).
+    pub postponed: bool,
+    /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
+    pub stopped: Option<StoppedWorkloads>,
+    /// Changes by others to the actor's objects, now reverted.
+    pub restored: Vec<RestoredDrift>,
+    /// When to look for such changes again.
+    pub drift_recheck_after: Option<Duration>,
+}
+
+/// The state after reconciling an active binding.
+#[derive(Debug, Default)]
+pub struct BindingOutcome {
+    pub common: CommonOutcome,
+    /// Everything a bound pod needs to start exists (BIND-3).
+    pub can_bind: bool,
+    /// Dry-run state of the pods.
+    pub probe: ProbeState,
+    /// Rollout state of existing pods.
+    pub rollout: RolloutOutcome,
+    /// State of our fields in the target's pod template.
+    pub template: TemplateOutcome,
+    /// The target is no longer autoscaled and must be scaled up from zero, but has no pods yet (SO-6).
+    pub awaits_scale_up: bool,
+    /// Other contested fields.
+    pub contention: ContentionOutcome,
 }
 
 /// An error that ended a reconcile before its plan was complete.
@@ -146,6 +170,64 @@ impl Interruption {
 impl ActiveOutcome {
     /// The outcome before anything is written.
     pub fn initial(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
+        if observed.binding.is_some() {
+            BindingOutcome::initial(observed, scaling_fault).into()
+        } else {
+            StandaloneOutcome::initial(observed, scaling_fault).into()
+        }
+    }
+
+    pub fn common(&self) -> &CommonOutcome {
+        match self {
+            Self::Standalone(outcome) => &outcome.common,
+            Self::Binding(outcome) => &outcome.common,
+        }
+    }
+
+    pub fn common_mut(&mut self) -> &mut CommonOutcome {
+        match self {
+            Self::Standalone(outcome) => &mut outcome.common,
+            Self::Binding(outcome) => &mut outcome.common,
+        }
+    }
+}
+
+impl From<StandaloneOutcome> for ActiveOutcome {
+    fn from(outcome: StandaloneOutcome) -> Self {
+        Self::Standalone(Box::new(outcome))
+    }
+}
+
+impl From<BindingOutcome> for ActiveOutcome {
+    fn from(outcome: BindingOutcome) -> Self {
+        Self::Binding(Box::new(outcome))
+    }
+}
+
+impl StandaloneOutcome {
+    /// The outcome before anything is written.
+    pub fn initial(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
+        Self {
+            common: CommonOutcome::initial(observed, scaling_fault),
+            workload: observed.workload.ours().cloned(),
+            ..Self::default()
+        }
+    }
+}
+
+impl BindingOutcome {
+    /// The outcome before anything is written.
+    pub fn initial(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
+        Self {
+            common: CommonOutcome::initial(observed, scaling_fault),
+            ..Self::default()
+        }
+    }
+}
+
+impl CommonOutcome {
+    /// The outcome before anything is written.
+    pub fn initial(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
         let scaling = observed.scales().then(|| {
             Box::new(ScalingOutcome {
                 scaled_object: observed.scaling.scaled_object.ours().cloned(),
@@ -154,7 +236,6 @@ impl ActiveOutcome {
             })
         });
         Self {
-            workload: observed.workload.ours().cloned(),
             scaling,
             ..Self::default()
         }
@@ -199,8 +280,6 @@ pub struct ContentionOutcome {
     pub field_events: Vec<(ContestedPart, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
-    /// Changes by others to the objects of a standalone actor, now reverted.
-    pub restored: Vec<RestoredDrift>,
     /// Whether the autoscaler handoff annotation was set (`true`) or removed (`false`) on the target's owner (SO-5).
     pub handoff_set: Option<bool>,
 }

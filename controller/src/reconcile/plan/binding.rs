@@ -10,7 +10,7 @@ use scaling::plan_scaling_step;
 use target::plan_target_steps;
 
 use super::contested_fields::ContestedFields;
-use super::decision::{BindingPlan, Plan, TargetSteps};
+use super::decision::{ActivePlan, BindingPlan, CommonPlan, ModePlan, Plan, TargetSteps};
 use super::finalizers::plan_finalizers;
 use super::probe::plan_probe;
 use super::queue::plan_queue;
@@ -20,7 +20,7 @@ use super::rollout::plan_rollout;
 use super::scaling_children::ScalingChildren;
 use super::steps::ScalingStep;
 use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome};
 use crate::reconcile::model::target_pods::actor_hash;
 
 /// Plans an active binding.
@@ -28,10 +28,11 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
     let target_is_known = target_is_known(observed);
     let mut scaling = plan_scaling_step(observed, now);
     let fault = scaling.as_ref().and_then(ScalingStep::fault);
-    let mut initial = ActiveOutcome::initial(observed, fault);
     if observed.actor.annotations.paused {
-        return Plan::Paused(Box::new(initial));
+        let outcome = BindingOutcome::initial(observed, fault);
+        return Plan::Paused(Box::new(outcome.into()));
     }
+    let mut initial = CommonOutcome::initial(observed, fault);
     let leaves_objects_alone = is_reconcile_once_done(&observed.actor, &observed.previous);
     let history = observed.contention_history();
     let history = history.as_ref();
@@ -53,19 +54,23 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         scaled.fault = scaling.as_ref().and_then(ScalingStep::fault);
         scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
     }
-    Plan::Binding(Box::new(BindingPlan {
-        initial,
+    Plan::Active(Box::new(ActivePlan {
         finalizers: plan_finalizers(observed),
-        leaves_objects_alone,
-        queue: plan_queue(observed),
-        scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
-        scaling,
-        contested: ContestedFields::new(observed, target.scaled_object_contention.as_ref()),
-        target,
-        secrets_to_find: secrets_to_find(observed),
-        probe,
         frees_slot: rollout.is_none() && target_is_known,
-        rollout,
+        initial,
+        common: CommonPlan {
+            queue: plan_queue(observed),
+            leaves_objects_alone,
+            scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
+            scaling,
+        },
+        mode: ModePlan::Binding(Box::new(BindingPlan {
+            contested: ContestedFields::new(observed, target.scaled_object_contention.as_ref()),
+            target,
+            secrets_to_find: secrets_to_find(observed),
+            probe,
+            rollout,
+        })),
         retired,
     }))
 }

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::child::ChildOwnership;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{ActiveOutcome, CommonOutcome};
 use crate::reconcile::plan::child::PlannedChild;
 use crate::reconcile::plan::contested_fields::ContestedFields;
 use crate::reconcile::plan::finalizers::Finalizers;
@@ -31,10 +31,8 @@ use crate::record::{ChildRecord, WorkloadRecord};
 pub enum Plan {
     /// The actor is paused: write no child and no queue, and query no broker.
     Paused(Box<ActiveOutcome>),
-    /// The actor is standalone: bring queue and workload to the desired state.
-    Standalone(Box<StandalonePlan>),
-    /// The actor is a binding: bring the queue to the desired state; another controller manages the workload.
-    Binding(Box<BindingPlan>),
+    /// The actor is active: bring its queue to the desired state, then its workload or target.
+    Active(Box<ActivePlan>),
     /// The actor is being deleted, but its queue may not be empty yet: check again after this delay.
     AwaitEmpty(Duration),
     /// Tear down what the operator created.
@@ -42,60 +40,52 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Takes the change to the actor's finalizers, which is applied first.
-    pub fn take_finalizers(&mut self) -> Finalizers {
-        match self {
-            Self::Standalone(plan) => std::mem::take(&mut plan.finalizers),
-            Self::Binding(plan) => std::mem::take(&mut plan.finalizers),
-            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => Finalizers::Keep,
-        }
-    }
-
-    /// Whether the actor has nothing to roll out, and so must not hold a rollout slot.
-    pub fn frees_slot(&self) -> bool {
-        match self {
-            Self::Paused(_) => true,
-            Self::Binding(plan) => plan.frees_slot,
-            Self::Standalone(_) | Self::AwaitEmpty(_) | Self::Delete(_) => false,
-        }
-    }
-
-    /// The step for the queue, which is executed before the workload or target is touched.
-    pub fn queue(&self) -> Option<&QueuePlan> {
-        match self {
-            Self::Standalone(plan) => plan.queue.as_ref(),
-            Self::Binding(plan) => plan.queue.as_ref(),
-            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
-        }
-    }
-
-    /// Takes the retired queues, which are checked last, and whether the actor binds a target.
-    pub fn take_retired(&mut self) -> Option<(RetiredCheck, bool)> {
-        match self {
-            Self::Standalone(plan) => Some((std::mem::take(&mut plan.retired), false)),
-            Self::Binding(plan) => Some((std::mem::take(&mut plan.retired), true)),
-            Self::Paused(_) | Self::AwaitEmpty(_) | Self::Delete(_) => None,
-        }
-    }
-
     /// Whether only the actor's queues remain to be deleted before its finalizer is removed.
     pub fn is_final_step(&self) -> bool {
         matches!(self, Self::Delete(plan) if matches!(plan.steps.next, deletion::NextPhase::FinalStep { .. }))
     }
 }
 
+/// The steps for an active actor, in execution order.
+#[derive(Debug)]
+pub struct ActivePlan {
+    pub finalizers: Finalizers,
+    /// Return the actor's rollout slot: it binds a target that is known, and no rollout is planned.
+    pub frees_slot: bool,
+    /// The outcome if nothing is written, which the steps update.
+    pub initial: CommonOutcome,
+    pub common: CommonPlan,
+    pub mode: ModePlan,
+    /// Retired queues to delete if they are empty.
+    pub retired: RetiredCheck,
+}
+
+/// The steps that both modes have, each at its own time.
+#[derive(Debug)]
+pub struct CommonPlan {
+    /// Executed before the workload or target is touched; `None` if the spec cannot be acted on.
+    pub queue: Option<QueuePlan>,
+    /// Leave the children and the target alone: `reconcile: Once` is done for this spec (FW-21).
+    pub leaves_objects_alone: bool,
+    /// Scaling of the workload, once that exists, or of the target; `None` while it is unknown what to scale.
+    pub scaling: Option<ScalingStep>,
+    pub scaling_children: ScalingChildren,
+}
+
+/// The steps of one mode.
+#[derive(Debug)]
+pub enum ModePlan {
+    Standalone(Box<StandalonePlan>),
+    /// Another controller manages the workload.
+    Binding(Box<BindingPlan>),
+}
+
 /// The steps for an active standalone actor, in execution order.
 #[derive(Debug)]
 pub struct StandalonePlan {
-    /// The outcome if nothing is written, which the steps update.
-    pub initial: ActiveOutcome,
     /// The desired state, or the fault that requires the pods to stop.
     pub desired: Result<Arc<Desired>, Fault>,
     pub ownership: ChildOwnership,
-    pub finalizers: Finalizers,
-    /// Leave the children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub leaves_objects_alone: bool,
-    pub queue: Option<QueuePlan>,
     /// Applied before the workload, deleted after it.
     pub service_account: PlannedChild<ChildRecord<ServiceAccount>>,
     pub workload: WorkloadStep,
@@ -105,13 +95,10 @@ pub struct StandalonePlan {
     pub previously_applied: Option<InventoryEntry>,
     /// How the workload step counts against the limit of concurrent rollouts.
     pub slot_step: RolloutSlotStep,
-    /// Retired queues to delete if they are empty.
-    pub retired: RetiredCheck,
-    /// Applied once the workload exists.
-    pub scaling: Option<ScalingStep>,
-    pub scaling_children: ScalingChildren,
     /// The drift to restore now.
     pub drifts: Vec<drift::Drift>,
+    /// When to look for drift again.
+    pub drift_recheck_after: Option<Duration>,
     /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
     pub previous_workload: Option<Arc<WorkloadRecord>>,
     /// Workloads to scale to zero, because their pods would consume another actor's messages (QUE-3).
@@ -121,16 +108,6 @@ pub struct StandalonePlan {
 /// The steps for an active binding, in execution order.
 #[derive(Debug)]
 pub struct BindingPlan {
-    /// The outcome if nothing is written, which the steps update.
-    pub initial: ActiveOutcome,
-    pub finalizers: Finalizers,
-    /// Leave target and children alone: `reconcile: Once` is done for this spec (FW-21).
-    pub leaves_objects_alone: bool,
-    /// `None` if the spec cannot be acted on.
-    pub queue: Option<QueuePlan>,
-    /// Scaling of the target; `None` while it is unknown what to scale.
-    pub scaling: Option<ScalingStep>,
-    pub scaling_children: ScalingChildren,
     /// How the fields below that other managers contest are recorded.
     pub contested: ContestedFields,
     pub target: TargetSteps,
@@ -140,10 +117,6 @@ pub struct BindingPlan {
     pub probe: probe::PlannedProbe,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
     pub rollout: Option<PlannedRollout>,
-    /// Return the actor's rollout slot: the target is known, and no rollout is planned.
-    pub frees_slot: bool,
-    /// Retired queues to delete if they are empty.
-    pub retired: RetiredCheck,
 }
 
 /// The steps for the target of a binding and its contested fields; none while they are left alone.

@@ -63,7 +63,6 @@ mod tests {
     use super::{RolloutSlotStep, is_installation_rollout, rollout_state};
     use crate::reconcile::model::child::Child;
     use crate::reconcile::model::observed::Observed;
-    use crate::reconcile::plan::decision::Plan;
     use crate::reconcile::plan::plan;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
@@ -80,17 +79,13 @@ mod tests {
     }
 
     fn needs_slot(observed: &Observed) -> bool {
-        match plan(observed, NOW.parse().unwrap()) {
-            Plan::Standalone(standalone_plan) => {
-                let needs_slot = standalone_plan.slot_step == RolloutSlotStep::Acquire;
-                assert_eq!(
-                    needs_slot,
-                    is_installation_rollout(observed, &standalone_plan.workload)
-                );
-                needs_slot
-            }
-            other => panic!("{other:?}"),
-        }
+        let plan = plan(observed, NOW.parse().unwrap()).active().standalone();
+        let needs_slot = plan.slot_step == RolloutSlotStep::Acquire;
+        assert_eq!(
+            needs_slot,
+            is_installation_rollout(observed, &plan.workload)
+        );
+        needs_slot
     }
 
     /// SAFE-36

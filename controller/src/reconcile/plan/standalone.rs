@@ -5,7 +5,7 @@ mod scaling;
 use k8s_openapi::jiff::Timestamp;
 use scaling::plan_scaling_step;
 
-use super::decision::{Plan, StandalonePlan};
+use super::decision::{ActivePlan, CommonPlan, ModePlan, Plan, StandalonePlan};
 use super::finalizers::plan_finalizers;
 use super::queue::plan_queue;
 use super::scaling_children::ScalingChildren;
@@ -14,7 +14,7 @@ use super::steps::{ScalingStep, WorkloadStep};
 use super::workload::{plan_workload, recorded_workload};
 use super::{drift, retired, rollout_slot, stop};
 use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{CommonOutcome, StandaloneOutcome};
 
 /// Plans an active standalone actor.
 pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
@@ -31,34 +31,41 @@ pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
         (Some(ScalingStep::Disabled(stop.scaling)), stop.workloads)
     });
     scaling = scaling.or(scaling_teardown);
-    let mut initial =
-        ActiveOutcome::initial(observed, scaling.as_ref().and_then(ScalingStep::fault));
+    let scaling_fault = scaling.as_ref().and_then(ScalingStep::fault);
     if observed.actor.annotations.paused {
-        initial.fault = workload.fault();
-        return Plan::Paused(Box::new(initial));
+        let mut outcome = StandaloneOutcome::initial(observed, scaling_fault);
+        outcome.common.fault = workload.fault();
+        return Plan::Paused(Box::new(outcome.into()));
     }
+    let initial = CommonOutcome::initial(observed, scaling_fault);
     let drift = drift::plan_drift(observed, &mut workload, scaling.as_mut(), now);
-    initial.contention.recheck_after = drift.recheck_after();
-    Plan::Standalone(Box::new(StandalonePlan {
-        initial,
+    let is_actionable = observed.desired.is_ok();
+    let previous_workload = observed.previous_workload.clone();
+    let steps = StandalonePlan {
         desired: observed.desired.clone(),
         ownership: observed.ownership.clone(),
-        finalizers: plan_finalizers(observed),
-        leaves_objects_alone,
-        queue: observed.standalone().and_then(|_| plan_queue(observed)),
         service_account: planned_service_account(observed),
-        scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
-        scaling,
+        drift_recheck_after: drift.recheck_after(),
         drifts: drift.drifts(observed),
         workloads_to_stop: stopped,
         slot_step: rollout_slot::plan_rollout_slot(observed, &workload),
         found_workload: observed.workload.ours().cloned(),
         previously_applied,
         workload,
+        previous_workload: previous_workload
+            .filter(|previous| is_actionable && !previous.metadata.deleting),
+    };
+    Plan::Active(Box::new(ActivePlan {
+        finalizers: plan_finalizers(observed),
+        frees_slot: false,
+        initial,
+        common: CommonPlan {
+            queue: observed.standalone().and_then(|_| plan_queue(observed)),
+            leaves_objects_alone,
+            scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
+            scaling,
+        },
+        mode: ModePlan::Standalone(Box::new(steps)),
         retired: retired::plan_check(observed),
-        previous_workload: observed
-            .previous_workload
-            .clone()
-            .filter(|previous| observed.desired.is_ok() && !previous.metadata.deleting),
     }))
 }

@@ -6,15 +6,21 @@ use super::decision::StandalonePlan;
 use super::steps::WorkloadStep;
 use super::template::TemplateStep;
 use crate::fault::Reason;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{
+    ActiveOutcome, BindingOutcome, CommonOutcome, QueueState, StandaloneOutcome,
+};
 
 /// Whether the reconcile ends after the queue. Only the first creation of the workload requires a usable queue, but it
 /// does not wait for a name that SQS frees within a minute (QUE-4).
-pub fn ends_after_queue(plan: &StandalonePlan, queue: &QueueState) -> bool {
+pub fn ends_after_queue(
+    leaves_objects_alone: bool,
+    plan: &StandalonePlan,
+    queue: &QueueState,
+) -> bool {
     let expected_soon =
         matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
     let creates_first = plan.workload == WorkloadStep::Create && plan.previously_applied.is_none();
-    plan.leaves_objects_alone || (creates_first && !queue.is_usable() && !expected_soon)
+    leaves_objects_alone || (creates_first && !queue.is_usable() && !expected_soon)
 }
 
 /// Whether status must be written even if a later step fails. It must name a queue before anything else can change:
@@ -25,27 +31,31 @@ pub fn must_report_queue(queue: &QueueState, was_verified: bool) -> bool {
 }
 
 /// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
-pub fn replaces_previous(kind: WorkloadKind, active_outcome: &ActiveOutcome) -> bool {
-    let scaled = active_outcome.scaling.as_ref().is_none_or(|scaled| {
+pub fn replaces_previous(kind: WorkloadKind, outcome: &StandaloneOutcome) -> bool {
+    let scaled = outcome.common.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
             .scaled_object
             .as_ref()
             .map(|existing| &*existing.target.kind);
         scaled.fault.is_none() && target == Some(kind.name())
     });
-    active_outcome.workload.is_some() && scaled
+    outcome.workload.is_some() && scaled
 }
 
 /// Whether to delete a `ServiceAccount` that the spec no longer needs: pods that were not updated may still use it.
-pub fn removes_service_account(active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.fault.is_none()
+pub fn removes_service_account(outcome: &CommonOutcome) -> bool {
+    outcome.fault.is_none()
 }
 
 /// Whether to check the retired queues. Not after a fault: pods that were not updated, of a workload or of a bound
 /// target, may still consume from them.
-pub fn checks_retired(active_outcome: &ActiveOutcome, binds: bool) -> bool {
-    let bound = active_outcome.can_bind && active_outcome.interrupted.is_none();
-    active_outcome.fault.is_none() && (!binds || bound)
+pub fn checks_retired(outcome: &ActiveOutcome) -> bool {
+    let common = outcome.common();
+    common.fault.is_none()
+        && match outcome {
+            ActiveOutcome::Standalone(_) => true,
+            ActiveOutcome::Binding(outcome) => outcome.can_bind && common.interrupted.is_none(),
+        }
 }
 
 /// Whether to inject pods of the target from now on.
@@ -54,18 +64,18 @@ pub fn is_bindable(queue: &QueueState) -> bool {
 }
 
 /// Whether to dry-run pods and to roll out. An actor whose objects are left alone still reports its pods.
-pub fn rolls_out(leaves_objects_alone: bool, active_outcome: &ActiveOutcome) -> bool {
-    leaves_objects_alone || active_outcome.can_bind
+pub fn rolls_out(leaves_objects_alone: bool, outcome: &BindingOutcome) -> bool {
+    leaves_objects_alone || outcome.can_bind
 }
 
 /// Whether to write the autoscaler handoff, the annotation that decides whether the owner's autoscaler or ours scales.
-pub fn writes_handoff(active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.can_bind
+pub fn writes_handoff(outcome: &BindingOutcome) -> bool {
+    outcome.can_bind
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.
-pub fn template_is_due(template: &TemplateStep, active_outcome: &ActiveOutcome) -> bool {
-    active_outcome.can_bind || template.gives_up_fields()
+pub fn template_is_due(template: &TemplateStep, outcome: &BindingOutcome) -> bool {
+    outcome.can_bind || template.gives_up_fields()
 }
 
 #[cfg(test)]
@@ -81,8 +91,9 @@ mod tests {
     use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
     use crate::reconcile::model::child::Child;
-    use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, ScalingOutcome};
-    use crate::reconcile::plan::decision::Plan;
+    use crate::reconcile::model::outcome::{
+        BindingOutcome, CommonOutcome, QueueState, ScalingOutcome, StandaloneOutcome,
+    };
     use crate::reconcile::plan::plan;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
@@ -110,11 +121,9 @@ mod tests {
             if exists {
                 observed.workload = Child::Ours(workload(&deployment(&observed)));
             }
-            let Plan::Standalone(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
-                panic!()
-            };
+            let plan = plan(&observed, Timestamp::UNIX_EPOCH).active().standalone();
             assert_eq!(
-                ends_after_queue(&plan, &queue),
+                ends_after_queue(false, &plan, &queue),
                 ends,
                 "{inventory} {exists} {queue:?}"
             );
@@ -145,24 +154,24 @@ mod tests {
         let fault = || Fault::until_change(Reason::QueueMissing, "text");
         assert!(is_bindable(&QueueState::Created(ReadyQueue::default())));
         assert!(!is_bindable(&QueueState::Fault(fault())));
-        let with = |can_bind, fault| ActiveOutcome {
-            fault,
+        let with = |can_bind| BindingOutcome {
             can_bind,
-            ..ActiveOutcome::default()
+            ..BindingOutcome::default()
         };
         for (leaves_objects_alone, can_bind, expected) in [
             (false, true, true),
             (false, false, false),
             (true, false, true),
         ] {
-            assert_eq!(
-                rolls_out(leaves_objects_alone, &with(can_bind, None)),
-                expected
-            );
+            assert_eq!(rolls_out(leaves_objects_alone, &with(can_bind)), expected);
         }
-        assert!(writes_handoff(&with(true, None)) && !writes_handoff(&with(false, None)));
-        assert!(removes_service_account(&with(true, None)));
-        assert!(!removes_service_account(&with(true, Some(fault()))));
+        assert!(writes_handoff(&with(true)) && !writes_handoff(&with(false)));
+        let with_fault = CommonOutcome {
+            fault: Some(fault()),
+            ..CommonOutcome::default()
+        };
+        assert!(removes_service_account(&CommonOutcome::default()));
+        assert!(!removes_service_account(&with_fault));
     }
 
     /// WRK-6
@@ -170,19 +179,19 @@ mod tests {
     fn previous_workload_is_deleted_once_the_new_one_exists_and_is_scaled() {
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let new = Some(workload(&deployment(&observed)));
-        let active_outcome = |workload, scaling| ActiveOutcome {
+        let outcome = |workload, scaling| StandaloneOutcome {
             workload,
-            scaling,
-            ..ActiveOutcome::default()
+            common: CommonOutcome {
+                scaling,
+                ..CommonOutcome::default()
+            },
+            ..StandaloneOutcome::default()
         };
         let unscaled = || Some(Box::new(ScalingOutcome::default()));
         let replaces =
-            |outcome: &ActiveOutcome| replaces_previous(WorkloadKind::Deployment, outcome);
-        assert!(!replaces(&active_outcome(None, None)));
-        assert!(
-            replaces(&active_outcome(new.clone(), None)),
-            "scaling is off"
-        );
-        assert!(!replaces(&active_outcome(new, unscaled())));
+            |outcome: &StandaloneOutcome| replaces_previous(WorkloadKind::Deployment, outcome);
+        assert!(!replaces(&outcome(None, None)));
+        assert!(replaces(&outcome(new.clone(), None)), "scaling is off");
+        assert!(!replaces(&outcome(new, unscaled())));
     }
 }

@@ -2,7 +2,7 @@ use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::decision::{Plan, StandalonePlan};
+use super::decision::{ActivePlan, Plan, StandalonePlan};
 use super::finalizers::Finalizers;
 use super::plan;
 use super::steps::{QueueStep, WorkloadStep, WorkloadUpdate};
@@ -41,15 +41,16 @@ fn with_spec(extra: &Value) -> Observed {
     observed
 }
 
+fn active_plan(observed: &Observed) -> ActivePlan {
+    plan(observed, now()).active()
+}
+
 fn standalone_plan(observed: &Observed) -> StandalonePlan {
-    match plan(observed, now()) {
-        Plan::Standalone(standalone_plan) => *standalone_plan,
-        other => panic!("{other:?}"),
-    }
+    active_plan(observed).standalone()
 }
 
 fn adds_finalizer(observed: &Observed) -> bool {
-    matches!(standalone_plan(observed).finalizers, Finalizers::Add(_))
+    matches!(active_plan(observed).finalizers, Finalizers::Add(_))
 }
 
 fn reason(step: QueueStep) -> (Reason, Requeue) {
@@ -72,7 +73,7 @@ fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
         );
         assert!(adds_finalizer(&observed(&foreign)));
         let ours = observed(&actor(&json!({}), &spec(&valid), &json!({})));
-        assert_eq!(standalone_plan(&ours).finalizers, Finalizers::Keep);
+        assert_eq!(active_plan(&ours).finalizers, Finalizers::Keep);
     }
 }
 
@@ -112,7 +113,7 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
         let mut observed = with_spec(&json!({"transport": transport}));
         observed.queue = queue.clone();
         assert_eq!(
-            standalone_plan(&observed).queue.unwrap().step,
+            active_plan(&observed).common.queue.unwrap().step,
             expected,
             "{queue:?} on {transport}"
         );
@@ -174,7 +175,7 @@ fn unavailable_queue_reports_a_reason_and_a_requeue() {
     for (transport, queue, expected, requeue) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));
         observed.queue = queue;
-        let queue = standalone_plan(&observed).queue.unwrap();
+        let queue = active_plan(&observed).common.queue.unwrap();
         assert_eq!(reason(queue.step), (expected, requeue));
     }
 }
@@ -206,11 +207,9 @@ fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
             "{invalid}"
         );
         observed.workload = Child::Ours(workload(&deployment(&observed)));
-        let StandalonePlan {
-            queue, workload, ..
-        } = standalone_plan(&observed);
-        assert!(queue.is_none(), "{invalid}");
-        assert_eq!(workload, WorkloadStep::Keep, "{invalid}");
+        let plan = active_plan(&observed);
+        assert!(plan.common.queue.is_none(), "{invalid}");
+        assert_eq!(plan.standalone().workload, WorkloadStep::Keep, "{invalid}");
     }
 }
 

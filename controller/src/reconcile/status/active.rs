@@ -15,17 +15,36 @@ use crate::fault::Requeue;
 use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome, StandaloneOutcome};
 
-pub(super) fn active_report(
-    observed: &Observed,
-    binding: Option<&ObservedBinding>,
-    outcome: &ActiveOutcome,
-    now: Timestamp,
-) -> Report {
+/// What to report about the mode of an active actor.
+#[derive(Clone, Copy)]
+pub(super) enum ActiveMode<'a> {
+    Standalone(&'a StandaloneOutcome),
+    Binding(&'a ObservedBinding, &'a BindingOutcome),
+}
+
+impl<'a> ActiveMode<'a> {
+    fn common(self) -> &'a CommonOutcome {
+        match self {
+            Self::Standalone(outcome) => &outcome.common,
+            Self::Binding(_, outcome) => &outcome.common,
+        }
+    }
+
+    fn standalone(self) -> Option<&'a StandaloneOutcome> {
+        match self {
+            Self::Standalone(outcome) => Some(outcome),
+            Self::Binding(..) => None,
+        }
+    }
+}
+
+pub(super) fn active_report(observed: &Observed, mode: ActiveMode<'_>, now: Timestamp) -> Report {
+    let outcome = mode.common();
     let mut status = AsyncActorStatus {
         observed_generation: Some(observed.actor.generation),
-        inventory: inventory(observed, outcome),
+        inventory: inventory(observed, outcome, mode.standalone()),
         ..AsyncActorStatus::default()
     };
     let queues = set_queues(observed, outcome, &mut status);
@@ -36,9 +55,13 @@ pub(super) fn active_report(
         requeue,
         recheck_at,
         events,
-    } = match binding {
-        Some(binding) => binding_report(&mut status, observed, binding, outcome, &transport, now),
-        None => standalone_report(&mut status, observed, outcome, &transport, now),
+    } = match mode {
+        ActiveMode::Standalone(outcome) => {
+            standalone_report(&mut status, observed, outcome, &transport, now)
+        }
+        ActiveMode::Binding(binding, outcome) => {
+            binding_report(&mut status, observed, binding, outcome, &transport, now)
+        }
     };
     let changes = transport.condition.into_iter().chain(conditions.changes);
     conditions.changes = changes.collect();
@@ -50,7 +73,11 @@ pub(super) fn active_report(
     let (overrides, drain_requeue, drain_event) = drain.map_or_else(Default::default, |drain| {
         (drain.conditions, Some(drain.requeue), drain.event)
     });
-    set_conditions(&mut status, observed, outcome, conditions, overrides, now);
+    set_conditions(&mut status, observed, conditions, overrides, now);
+    // A workload that was scaled to zero must be applied again once it may run.
+    if mode.standalone().is_some_and(|it| it.stopped.is_some()) {
+        status.ready_generation = None;
+    }
     if drain_requeue.is_some() {
         status.status = Some(State::Terminating);
     }

@@ -26,12 +26,12 @@ use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::set_scaling;
+use super::scaling::{ScalingInputs, set_scaling};
 use super::transport::TransportSummary;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{BindingOutcome, RolloutOutcome};
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::status_time::to_the_second;
 
@@ -45,7 +45,7 @@ pub(super) fn binding_report(
     status: &mut AsyncActorStatus,
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     transport: &TransportSummary<'_>,
     now: Timestamp,
 ) -> ModeReport {
@@ -53,7 +53,7 @@ pub(super) fn binding_report(
     let previous = &observed.previous;
     let target = binding.resolved().map(|it| &it.target);
     let target_fault = binding.target_fault();
-    let workload_fault = transport.spec_fault.or(outcome.fault.as_ref());
+    let workload_fault = transport.spec_fault.or(outcome.common.fault.as_ref());
     let desired_by_target = target.and_then(|target| target.replicas);
     let since = bound_since(observed, binding, outcome, now);
     let may_get_to_zero = may_get_to_zero(observed);
@@ -63,7 +63,13 @@ pub(super) fn binding_report(
     let (is_bound, probed) = (since.is_some(), injection.as_ref());
     let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
     let desired = pods.as_ref().map(|it| it.desired);
-    let scaling = set_scaling(status, observed, outcome, |_| desired, now);
+    let scaling_inputs = ScalingInputs {
+        outcome: &outcome.common,
+        other_autoscaler: None,
+        stopped: false,
+        pods_verified: outcome.rollout == RolloutOutcome::NoPodsYet,
+    };
+    let scaling = set_scaling(status, observed, scaling_inputs, |_| desired, now);
     let may_be_at_zero = target.is_none_or(|target| target.replicas == Some(0));
     if observed.scaling.scaled_object.ours().is_some()
         || outcome.awaits_scale_up
@@ -157,7 +163,7 @@ fn may_get_to_zero(observed: &Observed) -> Option<Duration> {
 fn bound_since(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     now: Timestamp,
 ) -> Option<Time> {
     let previous = observed.previous.bound_since.clone();

@@ -10,7 +10,6 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::Reason;
 use crate::reconcile::model::condition_types::{READY, SCALING_READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
 
 /// A change to the stored conditions.
 #[derive(Debug)]
@@ -48,7 +47,6 @@ pub struct ReadyRule {
 pub(super) fn set_conditions(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &ActiveOutcome,
     report: ConditionReport,
     overrides: Vec<ConditionChange>,
     now: Timestamp,
@@ -67,9 +65,7 @@ pub(super) fn set_conditions(
         let list = &mut conditions.list;
         list.sort_by_key(|condition| condition.type_ == READY);
     }
-    // A workload that was scaled to zero must be applied again once it may run.
-    status.ready_generation = ready_generation(observed, status.status, &conditions)
-        .filter(|_| outcome.stopped.is_none());
+    status.ready_generation = ready_generation(observed, status.status, &conditions);
     summarize(status, &conditions, &ready);
     conditions.apply(overrides);
     status.conditions = conditions.list;

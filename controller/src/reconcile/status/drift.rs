@@ -9,7 +9,7 @@ use crate::fault::{Reason, Requeue};
 use crate::reconcile::contention::{drift_restore, history};
 use crate::reconcile::model::condition_types::CONFLICT;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::telemetry::events::EventReason;
 
 /// Drift of the actor's objects, as reported.
@@ -24,17 +24,16 @@ pub(super) struct DriftReport {
 pub(super) fn set_drift(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &StandaloneOutcome,
     now: Timestamp,
 ) -> DriftReport {
     let (previous, base) = (
         &observed.previous.conflicts,
         observed.deadlines.conflict_backoff,
     );
-    let contention = &outcome.contention;
-    let conflicts = drift_restore::record(previous, &contention.restored, base, now);
+    let conflicts = drift_restore::record(previous, &outcome.restored, base, now);
     let rechecks = [
-        contention.recheck_after,
+        outcome.drift_recheck_after,
         drift_restore::recheck_after(&conflicts, now),
     ];
     let message = drift_restore::conflict_message(&conflicts, base);
@@ -43,7 +42,7 @@ pub(super) fn set_drift(
         status.last_conflict_time = history::last_conflict_time(&conflicts);
     }
     status.conflicts = conflicts;
-    let new = message.clone().filter(|_| !contention.restored.is_empty());
+    let new = message.clone().filter(|_| !outcome.restored.is_empty());
     let events = new.map(|text| (EventReason::FieldConflict, text));
     DriftReport {
         condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {

@@ -4,16 +4,20 @@ use asya_shared::api::InventoryEntry;
 
 use crate::reconcile::model::child::{APPLIED, Child};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::{CommonOutcome, StandaloneOutcome};
 use crate::record::WorkloadRecord;
 
 const DELETING: &str = "Deleting";
 
 /// Builds the inventory from the responses to applies, never from watches, where a write of another manager would look
 /// like ours.
-pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<InventoryEntry> {
+pub(super) fn inventory(
+    observed: &Observed,
+    outcome: &CommonOutcome,
+    standalone: Option<&StandaloneOutcome>,
+) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
-    let desired = outcome.workload.as_deref();
+    let desired = standalone.and_then(|it| it.workload.as_deref());
     let workloads = Workloads {
         desired,
         // Not deleted before the desired workload exists (WRK-6).
@@ -22,8 +26,8 @@ pub(super) fn inventory(observed: &Observed, outcome: &ActiveOutcome) -> Vec<Inv
         keeps_missing: desired.is_none(),
     };
     update_phases(&mut entries, |entry| phase_of(observed, &workloads, entry));
-    let stopped = outcome.stopped.iter().flat_map(|stopped| &stopped.kinds);
-    for kind in stopped {
+    let stopped = standalone.and_then(|it| it.stopped.as_ref());
+    for kind in stopped.iter().flat_map(|stopped| &stopped.kinds) {
         for entry in entries.iter_mut().filter(|entry| entry.kind == *kind) {
             (entry.hash, entry.fingerprint) = (None, None);
         }

@@ -2,7 +2,7 @@
 
 use crate::fault::Reason;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::record::ScaleTarget;
 use crate::scaling::autoscalers::Autoscalers;
 use crate::scaling::ready::ScalingReady;
@@ -11,7 +11,7 @@ use crate::scaling::ready::ScalingReady;
 /// because two writers would overwrite each other forever (SAFE-25).
 pub(super) fn other_autoscaler_condition(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &StandaloneOutcome,
 ) -> Option<ScalingReady> {
     let standalone = observed.standalone().filter(|it| it.scaling.is_none())?;
     let (scaling, name) = (&observed.scaling, &*observed.key().name);

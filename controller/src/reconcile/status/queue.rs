@@ -11,7 +11,7 @@ use crate::fault::Requeue;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{CommonOutcome, QueueState};
 use crate::telemetry::events::EventReason;
 
 /// Requeue interval for a queue that was just retired.
@@ -28,7 +28,7 @@ pub(super) struct QueueReport {
 /// Writes the queues into `status`.
 pub(super) fn set_queues(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
     status: &mut AsyncActorStatus,
 ) -> QueueReport {
     let queue = queue_status(observed, outcome);
@@ -59,7 +59,7 @@ pub(super) fn set_queues(
 }
 
 /// Approximate message counts (QUE-20).
-fn messages(observed: &Observed, outcome: &ActiveOutcome) -> (Option<i64>, Option<i64>) {
+fn messages(observed: &Observed, outcome: &CommonOutcome) -> (Option<i64>, Option<i64>) {
     let previous = &observed.previous;
     let to_count = |messages| i64::try_from(messages).ok();
     match (observed.depth, &outcome.queue) {
@@ -71,7 +71,7 @@ fn messages(observed: &Observed, outcome: &ActiveOutcome) -> (Option<i64>, Optio
     }
 }
 
-fn ready_queue(outcome: &ActiveOutcome) -> Option<&ReadyQueue> {
+fn ready_queue(outcome: &CommonOutcome) -> Option<&ReadyQueue> {
     match &outcome.queue {
         QueueState::Ready(ready) => ready.as_ref(),
         QueueState::Created(ready) => Some(ready),
@@ -79,7 +79,7 @@ fn ready_queue(outcome: &ActiveOutcome) -> Option<&ReadyQueue> {
     }
 }
 
-fn queue_status(observed: &Observed, outcome: &ActiveOutcome) -> Option<QueueStatus> {
+fn queue_status(observed: &Observed, outcome: &CommonOutcome) -> Option<QueueStatus> {
     let previous = observed.previous.queue.as_ref();
     let (QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) =
         (&outcome.queue, &observed.desired)
@@ -136,7 +136,7 @@ fn dead_letters(
 /// Reported once per queue and configuration, because it does not change (RMQ-5).
 fn limit_inactive(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
     queue: Option<&QueueStatus>,
 ) -> Option<(EventReason, String)> {
     let queue =

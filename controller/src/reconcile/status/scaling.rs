@@ -5,13 +5,23 @@ use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
 use super::common::reference;
-use super::other_autoscaler::other_autoscaler_condition;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome};
+use crate::reconcile::model::outcome::CommonOutcome;
 use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{hpa_of, last_scale};
+
+/// What the modes contribute to the report of scaling.
+pub(super) struct ScalingInputs<'a> {
+    pub(super) outcome: &'a CommonOutcome,
+    /// Condition `ScalingReady` if another autoscaler scales the workload while the actor's own scaling is off.
+    pub(super) other_autoscaler: Option<ScalingReady>,
+    /// The workloads were stopped (QUE-3).
+    pub(super) stopped: bool,
+    /// A dry run of this reconcile has shown that the first pods of a target get the sidecar.
+    pub(super) pods_verified: bool,
+}
 
 /// Scaling, as reported.
 pub(super) struct ScalingSummary<'a> {
@@ -30,15 +40,15 @@ pub(super) struct ScalingSummary<'a> {
 pub(super) fn set_scaling<'a>(
     status: &mut AsyncActorStatus,
     observed: &'a Observed,
-    outcome: &ActiveOutcome,
+    inputs: ScalingInputs<'_>,
     desired: impl FnOnce(Option<&HpaRecord>) -> Option<i32>,
     now: Timestamp,
 ) -> ScalingSummary<'a> {
     // The queue's URL has just changed in the status, so the next reconcile can configure KEDA.
     let url_changed = url(&observed.previous) != url(status);
-    set_fields(status, observed, outcome);
+    set_fields(status, observed, &inputs);
     let remembered_reference = remembered_reference(observed);
-    let scaling = outcome.scaling.as_deref();
+    let scaling = inputs.outcome.scaling.as_deref();
     let scaled_object = scaling.and_then(|it| it.scaled_object.as_deref());
     let hpas = &observed.scaling.hpas;
     let hpa = scaled_object.and_then(|scaled_object| hpa_of(scaled_object, hpas).map(|hpa| &**hpa));
@@ -57,10 +67,11 @@ pub(super) fn set_scaling<'a>(
         },
         (fault, _) => scaling_ready(fault.as_ref(), scaled_object, hpa, limit, scaled_at, now),
     });
-    let ready = own.or_else(|| other_autoscaler_condition(observed, outcome));
+    let verified = inputs.pods_verified;
+    let ready = own.or(inputs.other_autoscaler);
     ScalingSummary {
         hpa,
-        requeue: requeue(outcome, ready.as_ref(), url_changed, now),
+        requeue: requeue(inputs.outcome, ready.as_ref(), url_changed, verified, now),
         ready,
         remembered_reference,
     }
@@ -68,9 +79,10 @@ pub(super) fn set_scaling<'a>(
 
 /// When to requeue because of scaling.
 fn requeue(
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
     ready: Option<&ScalingReady>,
     url_changed: bool,
+    pods_verified: bool,
     now: Timestamp,
 ) -> Requeue {
     let fault = outcome.scaling.as_ref().and_then(|it| it.fault.as_ref());
@@ -79,8 +91,7 @@ fn requeue(
     let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
     let has_url = url_changed && fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown);
     // A dry run passed in this reconcile lets the next one create the first `ScaledObject`.
-    let verified = ready.is_some_and(|ready| ready.reason == Reason::NotProven)
-        && matches!(*outcome.rollout, RolloutOutcome::NoPodsYet);
+    let verified = pods_verified && ready.is_some_and(|it| it.reason == Reason::NotProven);
     fault
         .map(|fault| fault.requeue)
         .into_iter()
@@ -94,13 +105,13 @@ fn url(status: &AsyncActorStatus) -> Option<&String> {
 }
 
 /// Writes the scaling mode, its limits and the reference to the `ScaledObject`.
-fn set_fields(status: &mut AsyncActorStatus, observed: &Observed, outcome: &ActiveOutcome) {
+fn set_fields(status: &mut AsyncActorStatus, observed: &Observed, inputs: &ScalingInputs<'_>) {
     let Ok(desired) = &observed.desired else {
         let previous = &observed.previous;
         status.scaling_mode = previous.scaling_mode.or(Some(ScalingMode::Manual));
         status.min_replicas = previous.min_replicas;
         status.max_replicas = previous.max_replicas;
-        if outcome.stopped.is_none() {
+        if !inputs.stopped {
             status
                 .scaled_object_ref
                 .clone_from(&previous.scaled_object_ref);
@@ -114,7 +125,8 @@ fn set_fields(status: &mut AsyncActorStatus, observed: &Observed, outcome: &Acti
     status.scaling_mode = Some(ScalingMode::Keda);
     status.min_replicas = Some(scaling.min_replicas);
     status.max_replicas = Some(scaling.max_replicas);
-    let scaled_object = outcome
+    let scaled_object = inputs
+        .outcome
         .scaling
         .as_ref()
         .and_then(|it| it.scaled_object.as_ref());

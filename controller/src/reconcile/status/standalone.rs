@@ -10,22 +10,23 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::common::{ModeReport, reference};
 use super::drift::set_drift;
+use super::other_autoscaler::other_autoscaler_condition;
 use super::replicas::set_replicas;
-use super::scaling::set_scaling;
+use super::scaling::{ScalingInputs, set_scaling};
 use super::transport::TransportSummary;
 use crate::cluster::rollouts;
 use crate::fault::Requeue;
 use crate::pods::summary::Pods;
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::reconcile::status::state::{self, Counts, SkipReason, StateInputs};
 use crate::record::HpaRecord;
 
 pub(super) fn standalone_report(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &StandaloneOutcome,
     transport: &TransportSummary<'_>,
     now: Timestamp,
 ) -> ModeReport {
@@ -37,13 +38,19 @@ pub(super) fn standalone_report(
     let pods = Pods::count(&observed.pods, template_hash, now);
     let desired =
         |hpa: Option<&HpaRecord>| workload.map(|workload| Counts::of(workload, hpa).desired);
-    let scaling = set_scaling(status, observed, outcome, desired, now);
+    let scaling_inputs = ScalingInputs {
+        outcome: &outcome.common,
+        other_autoscaler: other_autoscaler_condition(observed, outcome),
+        stopped: outcome.stopped.is_some(),
+        pods_verified: false,
+    };
+    let scaling = set_scaling(status, observed, scaling_inputs, desired, now);
     let decision = state::decide(&StateInputs {
         deleting: false,
         spec_fault: transport.spec_fault,
         transport_fault: transport.unusable,
         skip_reason,
-        workload_fault: outcome.fault.as_ref(),
+        workload_fault: outcome.common.fault.as_ref(),
         workload,
         creation_failure: observed.creation_failure.as_ref(),
         pods: &pods,
@@ -88,7 +95,7 @@ pub(super) fn standalone_report(
 }
 
 /// Polls a workload that does not carry our labels yet, because no watch reports its deletion or that of its pods.
-fn poll_unwatched(outcome: &ActiveOutcome) -> Option<Requeue> {
+fn poll_unwatched(outcome: &StandaloneOutcome) -> Option<Requeue> {
     let workload = outcome.workload.as_ref()?;
     let may_have_pods = workload.observed_generation < workload.generation || workload.total > 0;
     let is_changing = workload.metadata.deleting || (outcome.stopped.is_some() && may_have_pods);
@@ -99,7 +106,7 @@ fn poll_unwatched(outcome: &ActiveOutcome) -> Option<Requeue> {
 
 /// Template hash of the newest pods. A workload that is left alone may keep an older template; one being deleted is
 /// replaced by one with the current template.
-fn template_hash<'a>(observed: &'a Observed, outcome: &'a ActiveOutcome) -> Option<&'a str> {
+fn template_hash<'a>(observed: &'a Observed, outcome: &'a StandaloneOutcome) -> Option<&'a str> {
     let desired_hash = || {
         observed
             .standalone()
@@ -120,7 +127,11 @@ fn skip_reason(observed: &Observed) -> Option<SkipReason> {
 }
 
 /// Restarts the clock when the spec or the number of ready pods changes (FW-26).
-fn progressing_since(observed: &Observed, outcome: &ActiveOutcome, now: Timestamp) -> Timestamp {
+fn progressing_since(
+    observed: &Observed,
+    outcome: &StandaloneOutcome,
+    now: Timestamp,
+) -> Timestamp {
     let previous = &observed.previous;
     let ready = outcome.workload.as_ref().map(|workload| workload.ready);
     let same = previous.observed_generation == Some(observed.actor.generation)

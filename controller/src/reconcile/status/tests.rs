@@ -20,7 +20,9 @@ use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
-use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState};
+use crate::reconcile::model::outcome::{
+    ActiveOutcome, CommonOutcome, Outcome, QueueState, StandaloneOutcome,
+};
 use crate::reconcile::retries::outcome_of_error;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::PodRecord;
@@ -34,28 +36,38 @@ fn active_actor() -> Observed {
 }
 
 /// Outcome of a reconcile that found or created everything.
-fn running(observed: &Observed) -> ActiveOutcome {
+fn running(observed: &Observed) -> StandaloneOutcome {
     let workload_record = workload(&deployment(observed));
     let hash = observed
         .standalone()
         .map(|it| it.workload.applied.hash.clone());
-    ActiveOutcome {
-        queue: QueueState::Ready(None),
-        applied: vec![inventory_entry(
-            ("apps", "Deployment"),
-            &workload_record.metadata,
-            &workload_record.last_applied,
-            &hash.unwrap_or_default(),
-        )],
+    let entry = inventory_entry(
+        ("apps", "Deployment"),
+        &workload_record.metadata,
+        &workload_record.last_applied,
+        &hash.unwrap_or_default(),
+    );
+    StandaloneOutcome {
+        common: CommonOutcome {
+            applied: vec![entry],
+            ..with_ready_queue()
+        },
         workload: Some(workload_record),
-        ..ActiveOutcome::default()
+        ..StandaloneOutcome::default()
     }
 }
 
-fn report(observed: &Observed, active_outcome: ActiveOutcome) -> Report {
+fn with_ready_queue() -> CommonOutcome {
+    CommonOutcome {
+        queue: QueueState::Ready(None),
+        ..CommonOutcome::default()
+    }
+}
+
+fn report(observed: &Observed, outcome: impl Into<ActiveOutcome>) -> Report {
     build(
         observed,
-        &Outcome::Active(active_outcome),
+        &Outcome::Active(outcome.into()),
         at("2026-01-01T00:01:00Z"),
     )
     .unwrap()
@@ -112,14 +124,19 @@ fn transition_time_changes_only_with_the_status() {
     let mut observed = active_actor();
     observed.previous = report(&observed, running(&observed)).status;
     let later = at("2026-01-01T00:09:00Z");
-    let again = build(&observed, &Outcome::Active(running(&observed)), later)
-        .unwrap()
-        .status;
+    let again = build(
+        &observed,
+        &Outcome::Active(running(&observed).into()),
+        later,
+    )
+    .unwrap()
+    .status;
     assert_eq!(again, observed.previous, "unchanged");
 
     let mut active_outcome = running(&observed);
-    active_outcome.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
-    let broken = build(&observed, &Outcome::Active(active_outcome), later)
+    active_outcome.common.queue =
+        QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let broken = build(&observed, &Outcome::Active(active_outcome.into()), later)
         .unwrap()
         .status;
     let time = |status: &AsyncActorStatus, kind: &str| {
@@ -143,7 +160,7 @@ fn transition_time_changes_only_with_the_status() {
 #[test]
 fn queue_is_ready_only_once_it_was_verified() {
     let mut active_outcome = running(&active_actor());
-    active_outcome.queue = QueueState::Fault(Fault {
+    active_outcome.common.queue = QueueState::Fault(Fault {
         reason: Reason::BrokerUnreachable,
         message: "no answer".to_owned(),
         requeue: Requeue::Backoff,
@@ -166,7 +183,7 @@ fn queue_is_ready_only_once_it_was_verified() {
 #[test]
 fn queue_is_only_validated_while_queue_management_is_disabled() {
     let mut active_outcome = running(&active_actor());
-    active_outcome.queue = QueueState::Unmanaged;
+    active_outcome.common.queue = QueueState::Unmanaged;
     let status = report(&active_actor(), active_outcome).status;
     assert_eq!(condition(&status, "TransportReady").1, "TransportValidated");
     assert_eq!(
@@ -180,7 +197,7 @@ fn queue_is_only_validated_while_queue_management_is_disabled() {
 fn actor_is_requeued_for_retired_queues_and_for_deadlines() {
     let mut active_outcome = running(&active_actor());
     let later = Duration::from_mins(1);
-    active_outcome.retired.recheck_after = Some(later);
+    active_outcome.common.retired.recheck_after = Some(later);
     let requeue = report(&active_actor(), active_outcome).requeue;
     assert_eq!(requeue, Requeue::After(later));
 
@@ -200,7 +217,7 @@ fn actor_is_requeued_for_retired_queues_and_for_deadlines() {
 fn invalid_spec_is_reported_on_the_condition_it_concerns() {
     let report_of = |extra| {
         let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
-        report(&observed, ActiveOutcome::default())
+        report(&observed, StandaloneOutcome::default())
     };
     let invalid = report_of(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
     assert_eq!(
@@ -247,7 +264,7 @@ fn inventory_records_only_applied_objects() {
     foreign["metadata"]["managedFields"] = json!([]);
     let mut rejected = running(&observed);
     rejected.workload = Some(workload(&foreign));
-    rejected.applied.clear();
+    rejected.common.applied.clear();
     assert_eq!(
         report(&observed, rejected).status.inventory,
         first.inventory,
@@ -264,14 +281,14 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
     let starting = |ready: i32| {
         let mut object = object.clone();
         object["status"]["readyReplicas"] = json!(ready);
-        ActiveOutcome {
-            queue: QueueState::Ready(None),
+        StandaloneOutcome {
+            common: with_ready_queue(),
             workload: Some(workload(&object)),
-            ..ActiveOutcome::default()
+            ..StandaloneOutcome::default()
         }
     };
     let status_at = |observed: &Observed, ready, time| {
-        build(observed, &Outcome::Active(starting(ready)), at(time))
+        build(observed, &Outcome::Active(starting(ready).into()), at(time))
             .unwrap()
             .status
     };
@@ -399,10 +416,10 @@ fn workload_being_replaced_is_not_reported_as_running() {
     terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     terminating["spec"]["template"] = json!({});
     observed.pods = vec![pod("old", "another-template")];
-    let active_outcome = ActiveOutcome {
-        queue: QueueState::Ready(None),
+    let active_outcome = StandaloneOutcome {
+        common: with_ready_queue(),
         workload: Some(workload(&terminating)),
-        ..ActiveOutcome::default()
+        ..StandaloneOutcome::default()
     };
     let status = report(&observed, active_outcome).status;
     assert_eq!(status.status, Some(State::Updating));
@@ -414,15 +431,15 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
     let metadata = json!({"creationTimestamp": "2026-01-01T00:01:00Z"});
     let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
     let requeue = Requeue::After(Duration::from_secs(1));
-    let outcome = |queue| ActiveOutcome {
+    let outcome = |queue| CommonOutcome {
         queue,
-        ..ActiveOutcome::default()
+        ..CommonOutcome::default()
     };
     // The look at the queue got its turn, its creation did not.
     observed.queue = ObservedQueue::Checked(QueueCheck::NotFound);
     let status = report(&observed, outcome(QueueState::Deferred(requeue))).status;
     assert_eq!(status.status, Some(State::Creating));
-    let waiting = Outcome::Active(outcome(QueueState::Deferred(requeue)));
+    let waiting = Outcome::Active(outcome(QueueState::Deferred(requeue)).into());
     let wait = |observed: &Observed, status: &AsyncActorStatus, time| {
         write_delay::delay(observed, &waiting, status, at(time))
     };
@@ -439,7 +456,7 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
         None,
         "a fault is reported at once"
     );
-    let created = Outcome::Active(outcome(QueueState::Created(ReadyQueue::default())));
+    let created = Outcome::Active(outcome(QueueState::Created(ReadyQueue::default())).into());
     let wait_after_creation = write_delay::delay(&observed, &created, &status, at(early));
     assert_eq!(wait_after_creation, None, "the queue is known");
     observed.previous.observed_generation = Some(1);
@@ -452,10 +469,10 @@ fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
     let mut observed = active_actor();
     let mut deployment = deployment(&observed);
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
-    let active_outcome = ActiveOutcome {
+    let active_outcome = StandaloneOutcome {
+        common: with_ready_queue(),
         workload: Some(workload(&deployment)),
-        applied: Vec::new(),
-        ..running(&observed)
+        ..StandaloneOutcome::default()
     };
     let current = report(&observed, active_outcome).status;
     observed.previous = AsyncActorStatus {
@@ -463,7 +480,7 @@ fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
         pending_replicas: Some(0),
         ..current.clone()
     };
-    let outcome = Outcome::Active(ActiveOutcome::default());
+    let outcome = Outcome::Active(StandaloneOutcome::default().into());
     let wait =
         |observed: &Observed, time| write_delay::delay(observed, &outcome, &current, at(time));
     assert_eq!(

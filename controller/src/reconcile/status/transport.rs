@@ -4,7 +4,7 @@ use super::conditions::ConditionChange;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{CommonOutcome, QueueState};
 
 /// The transport, as reported.
 pub(super) struct TransportSummary<'a> {
@@ -20,7 +20,7 @@ pub(super) struct TransportSummary<'a> {
 
 pub(super) fn summarize_transport<'a>(
     observed: &'a Observed,
-    outcome: &'a ActiveOutcome,
+    outcome: &'a CommonOutcome,
 ) -> TransportSummary<'a> {
     let (fault, spec_fault) = faults_of(observed, outcome);
     TransportSummary {
@@ -34,7 +34,7 @@ pub(super) fn summarize_transport<'a>(
 /// Returns this reconcile's faults of the transport and of the spec.
 fn faults_of<'a>(
     observed: &'a Observed,
-    outcome: &'a ActiveOutcome,
+    outcome: &'a CommonOutcome,
 ) -> (Option<&'a Fault>, Option<&'a Fault>) {
     match (&observed.desired, &outcome.queue) {
         (Err(fault), _) if fault.reason.concerns_transport() => (Some(fault), None),
@@ -48,7 +48,7 @@ fn faults_of<'a>(
 /// `TransportReady` is kept, and STATUS agrees with it (STA-4, row 3).
 fn unusable_reason<'a>(
     observed: &'a Observed,
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
     fault: Option<&'a Fault>,
 ) -> Option<&'a str> {
     if let Some(fault) = fault {
@@ -66,7 +66,7 @@ fn unusable_reason<'a>(
 /// Condition `TransportReady`; `None` leaves it unchanged.
 fn transport_condition(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
     fault: Option<&Fault>,
 ) -> Option<ConditionChange> {
     let set =
@@ -97,7 +97,7 @@ fn transport_condition(
 }
 
 /// Returns whether this reconcile learned nothing new about the queue.
-fn is_unchanged(outcome: &ActiveOutcome) -> bool {
+fn is_unchanged(outcome: &CommonOutcome) -> bool {
     matches!(
         outcome.queue,
         QueueState::NotChecked | QueueState::Deferred(_)
@@ -106,7 +106,7 @@ fn is_unchanged(outcome: &ActiveOutcome) -> bool {
 
 /// Returns whether what is known concerns another queue than the one whose broker did not respond this time (QUE-5). A
 /// paused actor keeps its condition all the same (API-3).
-fn concerns_another_queue(observed: &Observed, outcome: &ActiveOutcome) -> bool {
+fn concerns_another_queue(observed: &Observed, outcome: &CommonOutcome) -> bool {
     let (QueueState::Deferred(_), Ok(desired)) = (&outcome.queue, &observed.desired) else {
         return false;
     };

@@ -38,7 +38,7 @@ fn of_new_actor(
     // Creating the queue waits for a slow broker, as querying it does.
     let waits = matches!(
         outcome,
-        Outcome::Active(active) if matches!(active.queue, QueueState::Deferred(_))
+        Outcome::Active(active) if matches!(active.common().queue, QueueState::Deferred(_))
     );
     let is_creating = status.status == Some(State::Creating);
     let created = observed.actor.created.as_ref()?.0;

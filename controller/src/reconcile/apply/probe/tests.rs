@@ -46,7 +46,7 @@ async fn before(
     context: &Context,
     observed: &Observed,
     step: &RolloutDecision,
-    outcome: &mut ActiveOutcome,
+    outcome: &mut BindingOutcome,
 ) -> Result<RolloutDecision, RolloutOutcome> {
     let (params, planned) = (ProbeParams::new(observed), Some(step.clone()));
     let key = observed.key();
@@ -90,7 +90,7 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": actor_hash, "since": since});
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
-        let mut outcome = ActiveOutcome::default();
+        let mut outcome = BindingOutcome::default();
         match before(&context, &observed, &annotate, &mut outcome).await {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
             Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
@@ -125,7 +125,7 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-        let mut outcome = ActiveOutcome::default();
+        let mut outcome = BindingOutcome::default();
         let blocked = match before(&context, &observed, &step, &mut outcome).await {
             Ok(next) => {
                 assert_eq!(next, step);
@@ -157,7 +157,7 @@ async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
     let rollout = observed.resolved_mut().rollout.as_mut();
     rollout.unwrap().probe_pod = None;
     let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-    let (context, mut outcome) = (context_with(NO_RESPONSE), ActiveOutcome::default());
+    let (context, mut outcome) = (context_with(NO_RESPONSE), BindingOutcome::default());
     match before(&context, &observed, &step, &mut outcome).await {
         Err(RolloutOutcome::Waiting(Reason::ProbeFailed, text, _)) => {
             assert!(

@@ -3,10 +3,9 @@
 use super::*;
 use crate::reconcile::apply::autoscaler_handoff::write_handoff;
 use crate::reconcile::contention::FieldDecision;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::BindingOutcome;
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::autoscaler_handoff::tests::handed_off;
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::status;
 
 const OWNER: &str = "/apis/serving.kserve.io/v1beta1/namespaces/ns/inferenceservices/iris";
@@ -45,12 +44,10 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     let (resource, kinds) = (ApiResource::from_gvk(&kind), &context.bindings.kinds);
     kinds.serve("serving.kserve.io", "InferenceService", resource);
     let observed = handed_off(false, &json!({}));
-    let Plan::Binding(plan) = plan(&observed, Timestamp::now()) else {
-        panic!()
-    };
-    let mut active_outcome = ActiveOutcome {
-        rollout: Box::new(RolloutOutcome::NotNeeded),
-        ..ActiveOutcome::default()
+    let plan = plan(&observed, Timestamp::now()).active().binding();
+    let mut outcome = BindingOutcome {
+        rollout: RolloutOutcome::NotNeeded,
+        ..BindingOutcome::default()
     };
     let step = HandoffStep::Set(FieldDecision::Write);
     write_handoff(
@@ -58,13 +55,13 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
         &observed.key().namespace,
         step,
         &plan.contested,
-        &mut active_outcome,
+        &mut outcome,
     )
     .await
     .unwrap();
-    assert_eq!(active_outcome.contention.handoff_set, None);
+    assert_eq!(outcome.contention.handoff_set, None);
 
-    let outcome = Outcome::Active(active_outcome);
+    let outcome = Outcome::Active(outcome.into());
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();
     assert_eq!(report.requeue, Requeue::After(Duration::ZERO));
     let mut conditions = report.status.conditions.iter();

@@ -110,6 +110,7 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     let Ok(Outcome::Active(active_outcome)) = apply(&context, &observed.actor, plan).await else {
         panic!()
     };
-    assert!(!active_outcome.can_bind);
-    assert_eq!(*active_outcome.template, TemplateOutcome::GivenUp(None));
+    let outcome = active_outcome.binding();
+    assert!(!outcome.can_bind);
+    assert_eq!(outcome.template, TemplateOutcome::GivenUp(None));
 }

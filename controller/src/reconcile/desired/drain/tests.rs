@@ -151,13 +151,12 @@ fn plan_of(drain: Option<DrainState>, metadata: &Value) -> Plan {
 #[test]
 fn nothing_is_torn_down_before_the_queue_is_empty() {
     let waiting = || Some(DrainState::Waiting(RemainingQueues::default()));
-    let Plan::Standalone(plan) = plan_of(waiting(), &json!({})) else {
-        panic!("its pods must keep working")
-    };
+    // Its pods must keep working.
+    let plan = plan_of(waiting(), &json!({})).active();
     assert_eq!(plan.finalizers, Finalizers::Keep);
-    assert_eq!(plan.workload, WorkloadStep::Create);
-    let queue = plan.queue.unwrap();
+    let queue = plan.common.queue.as_ref().unwrap();
     assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
+    assert_eq!(plan.standalone().workload, WorkloadStep::Create);
     let confirming = plan_of(Some(DrainState::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
     let kept = DrainState::KeepQueues(KeptQueues {
@@ -198,25 +197,23 @@ fn target_is_rolled_during_the_wait_only_if_no_pod_is_injected() {
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
     let waiting = || Some(DrainState::Waiting(RemainingQueues::default()));
-    let mut plan = plan_of(waiting(), &finalizers);
-    let change = plan.take_finalizers();
+    let plan = plan_of(waiting(), &finalizers).active();
+    let change = &plan.finalizers;
     assert!(
         matches!(change, Finalizers::RemoveForeground(_)),
         "{change:?}"
     );
-    let Plan::Standalone(standalone_plan) = plan else {
-        panic!()
-    };
-    assert_eq!(standalone_plan.workload, WorkloadStep::Create);
-    let change = plan_of(waiting(), &json!({})).take_finalizers();
+    assert_eq!(plan.standalone().workload, WorkloadStep::Create);
+    let change = plan_of(waiting(), &json!({})).active().finalizers;
     assert_eq!(change, Finalizers::Keep);
 
     finalizers["annotations"] = json!({"asya.sh/paused": "true"});
     let Plan::Paused(rest) = plan_of(waiting(), &finalizers) else {
         panic!("a paused actor is left unchanged")
     };
+    let rest = rest.common();
     let scaling = rest.scaling.as_ref().and_then(|it| it.fault.as_ref());
-    assert_eq!((rest.fault, scaling), (None, None));
+    assert_eq!((&rest.fault, scaling), (&None, None));
     assert!(matches!(
         plan_of(Some(DrainState::Empty), &finalizers),
         Plan::Delete(_)

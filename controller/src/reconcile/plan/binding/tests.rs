@@ -12,7 +12,6 @@ use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::scaling::ScalingPlan;
@@ -61,10 +60,10 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
 }
 
 fn step(observed: &Observed) -> Option<ScalingStep> {
-    match plan(observed, Timestamp::UNIX_EPOCH) {
-        Plan::Binding(plan) => plan.scaling,
-        other => panic!("{other:?}"),
-    }
+    plan(observed, Timestamp::UNIX_EPOCH)
+        .active()
+        .common
+        .scaling
 }
 
 fn enabled(observed: &Observed) -> ScalingPlan {
@@ -167,19 +166,23 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
         rollout.pod_counts.total = 1;
         rollout.pod_counts.outdated = vec![outdated];
         observed.resolved_mut().rollout = Some(rollout);
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH).active()
     };
     let previous = planned(Some(1));
+    assert!(!previous.common.leaves_objects_alone);
+    let previous = previous.binding();
     assert!(
-        !previous.leaves_objects_alone
-            && previous.target.actor_annotation.is_some()
+        previous.target.actor_annotation.is_some()
             && previous.target.scaled_object_contention.is_some()
     );
+    assert!(matches!(
+        previous.rollout.map(|it| it.decision),
+        Some(RolloutDecision::Act(_))
+    ));
+
     let done = planned(Some(2));
-    assert!(done.leaves_objects_alone);
+    assert!(done.common.leaves_objects_alone && done.retired.queues.is_empty());
+    let done = done.binding();
     assert_eq!(
         (
             &done.target.actor_annotation,
@@ -190,14 +193,8 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     );
     assert_eq!(done.target.template, TemplateStep::default());
     assert!(
-        done.target.scaled_object_contention.is_none()
-            && done.target.replicas_contention.is_none()
-            && done.retired.queues.is_empty()
+        done.target.scaled_object_contention.is_none() && done.target.replicas_contention.is_none()
     );
-    assert!(matches!(
-        previous.rollout.map(|it| it.decision),
-        Some(RolloutDecision::Act(_))
-    ));
     assert!(done.rollout.is_none(), "no pod is replaced");
 }
 
@@ -288,10 +285,11 @@ fn target_is_scaled_up_once_after_scaling_ends() {
         if exists {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.target.scale_from_zero,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .scale_from_zero
     };
     let scaled = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
     let scale_up = |status: &Value, min: i32| match off(status, min, false) {
@@ -316,10 +314,11 @@ fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
         if exists {
             observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         }
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.target.scale_from_zero,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .scale_from_zero
     };
     let refused = || {
         Scale::Refused(asya_shared::resolve::Finding::new(
@@ -358,10 +357,12 @@ fn workload_is_annotated_once_and_a_custom_resource_never() {
             |uid| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid}),
         );
         observed.previous = serde_json::from_value(json!({"resolvedTarget": previous})).unwrap();
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.target.actor_annotation.map(|it| it.to_string()),
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .actor_annotation
+            .map(|it| it.to_string())
     };
     let web = Some("Deployment/web".to_owned());
     assert_eq!(annotated(target(), None), web);
@@ -403,9 +404,7 @@ fn secrets_of_pods_are_looked_for_until_pods_start_with_the_sidecar() {
         };
         observed.previous = serde_json::from_value(status).unwrap();
         observed.binding = Some(ObservedBinding::Unknown);
-        let Plan::Binding(plan) = plan(&observed, Timestamp::UNIX_EPOCH) else {
-            panic!()
-        };
+        let plan = plan(&observed, Timestamp::UNIX_EPOCH).active().binding();
         let names = plan.secrets_to_find.into_iter().map(|it| it.name);
         names.collect::<Vec<_>>().join(" ")
     };

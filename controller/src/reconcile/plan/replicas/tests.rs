@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::scaled_object_contention::tests::{applied, at};
 use crate::scaling::tests::fixtures::hpa;
@@ -25,10 +24,12 @@ fn hpa_for(target: &str, desired: i32) -> Value {
 }
 
 fn planned(observed: &Observed, now: i64) -> FieldDecision {
-    match plan(observed, at(now)) {
-        Plan::Binding(plan) => plan.target.replicas_contention.unwrap(),
-        other => panic!("{other:?}"),
-    }
+    plan(observed, at(now))
+        .active()
+        .binding()
+        .target
+        .replicas_contention
+        .unwrap()
 }
 
 fn entry(state: &str, conflicts: i32, target: &str) -> Vec<ConflictStatus> {

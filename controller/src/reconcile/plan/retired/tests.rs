@@ -13,7 +13,6 @@ use crate::broker::DeleteIfEmptyOutcome;
 use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::TargetPods;
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::tests::bindings::{binding_to, resolved};
 use crate::reconcile::tests::fixtures::{actor, installation, observed, pod, record, spec, target};
@@ -250,10 +249,8 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
         binding.injection.pods = pods;
         observed.binding = Some(binding.into());
         let check = plan_check(&observed);
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => assert_eq!(plan.retired.queues, check.queues),
-            other => panic!("{other:?}"),
-        }
+        let plan = plan(&observed, Timestamp::UNIX_EPOCH).active();
+        assert_eq!(plan.retired.queues, check.queues);
         let [queues, never_verified] = [check.queues, check.never_verified].map(|queues| {
             let transports = queues.into_iter().map(|queue| queue.transport);
             transports.collect::<Vec<_>>().join(" ")

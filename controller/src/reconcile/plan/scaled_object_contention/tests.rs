@@ -11,7 +11,6 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::{ChildStep, plan};
 use crate::reconcile::tests::bindings::{binding_to, resolved};
@@ -75,14 +74,15 @@ pub(in crate::reconcile::plan) fn applied(
 }
 
 fn planned(observed: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
-    let Plan::Binding(plan) = plan(observed, now) else {
-        panic!()
-    };
-    let step = match plan.scaling {
-        Some(ScalingStep::Enabled(plan)) => plan.scaled_object,
+    let plan = plan(observed, now).active();
+    let step = match &plan.common.scaling {
+        Some(ScalingStep::Enabled(plan)) => plan.scaled_object.clone(),
         other => panic!("{other:?}"),
     };
-    (plan.target.scaled_object_contention.unwrap(), step)
+    (
+        plan.binding().target.scaled_object_contention.unwrap(),
+        step,
+    )
 }
 
 /// A conflict in status, last at 1000.

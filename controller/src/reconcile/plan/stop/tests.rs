@@ -139,15 +139,14 @@ fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
 fn keda_releases_the_workload_before_its_pods_stop() {
     let mut scaled = name_taken(None);
     scaled.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Plan::Standalone(standalone_plan) = plan(&scaled, now()) else {
-        panic!()
-    };
-    assert!(standalone_plan.workloads_to_stop.is_empty());
-    assert_eq!(standalone_plan.workload, WorkloadStep::Keep);
-    let Some(ScalingStep::Disabled(removal)) = standalone_plan.scaling else {
+    let plan = plan(&scaled, now()).active();
+    let Some(ScalingStep::Disabled(removal)) = &plan.common.scaling else {
         panic!()
     };
     assert!(matches!(removal.scaled_object, ChildStep::Delete(_)));
+    let steps = plan.standalone();
+    assert!(steps.workloads_to_stop.is_empty());
+    assert_eq!(steps.workload, WorkloadStep::Keep);
     scaled.scaling.scaled_object = Child::NotFound;
     assert_eq!(stopped(&scaled), Some(vec!["Deployment"]));
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
-use super::{now, recorded, standalone_plan};
+use super::{active_plan, now, recorded};
 use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
@@ -34,24 +34,28 @@ fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     drifted["metadata"]["managedFields"] = json!([]);
     let mut observed = recorded(once(2), &drifted);
     assert!(
-        standalone_plan(&observed).leaves_objects_alone,
+        active_plan(&observed).common.leaves_objects_alone,
         "drift is kept"
     );
     observed.workload = Child::NotFound;
     assert!(
-        standalone_plan(&observed).leaves_objects_alone,
+        active_plan(&observed).common.leaves_objects_alone,
         "a deleted workload is not recreated"
     );
     assert!(
-        !standalone_plan(&once(3)).leaves_objects_alone,
+        !active_plan(&once(3)).common.leaves_objects_alone,
         "a changed spec is applied once"
     );
-    assert!(!standalone_plan(&was_ready(&json!({}), 2)).leaves_objects_alone);
+    assert!(
+        !active_plan(&was_ready(&json!({}), 2))
+            .common
+            .leaves_objects_alone
+    );
 
     let mut applied = recorded(once(2), &deployment(&once(2)));
     applied.previous.ready_generation = None;
     assert!(
-        !standalone_plan(&applied).leaves_objects_alone,
+        !active_plan(&applied).common.leaves_objects_alone,
         "applied is not ready"
     );
     let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
@@ -81,18 +85,16 @@ fn actor_that_waits_until_empty_keeps_its_pods_and_recreates_a_missing_workload_
             &deployment(&once(2)),
         );
         assert_eq!(
-            standalone_plan(&observed).leaves_objects_alone,
+            active_plan(&observed).common.leaves_objects_alone,
             done,
             "{generation} {ready:?}"
         );
     }
     let mut gone = waiting_until_empty(3, Some(2));
     gone.workload = Child::NotFound;
-    let step = standalone_plan(&gone);
-    assert_eq!(
-        (step.leaves_objects_alone, step.workload),
-        (false, WorkloadStep::Create)
-    );
+    let plan = active_plan(&gone);
+    assert!(!plan.common.leaves_objects_alone);
+    assert_eq!(plan.standalone().workload, WorkloadStep::Create);
 }
 
 /// Neither a new script nor a new sidecar image is a change of the spec (FW-21).
@@ -107,10 +109,10 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
         standalone.workload.applied.hash = "of another script".to_owned();
         standalone.workload.template_hash = "of another script".to_owned();
     }
-    let step = standalone_plan(&observed);
-    assert!(step.leaves_objects_alone);
+    let plan = active_plan(&observed);
+    assert!(plan.common.leaves_objects_alone);
     assert!(
-        matches!(step.workload, WorkloadStep::Update(_)),
+        matches!(plan.standalone().workload, WorkloadStep::Update(_)),
         "it would be rolled out without Once"
     );
 }
@@ -126,7 +128,7 @@ fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
             name: name.to_owned(),
             ..QueueStatus::default()
         });
-        standalone_plan(&observed).queue.unwrap().step
+        active_plan(&observed).common.queue.unwrap().step
     };
     assert_eq!(queue("asya-a"), QueueStep::Create);
     assert_eq!(queue("asya-ns-a"), QueueStep::Skip);

@@ -3,7 +3,7 @@ use asya_shared::inject::Replicas;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
-use super::{new, now, standalone_plan, with_spec};
+use super::{active_plan, new, now, standalone_plan, with_spec};
 use crate::fault::Reason;
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::child::Child;
@@ -68,7 +68,7 @@ fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
 #[test]
 fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
     let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
-    let Some(ScalingStep::Enabled(plan)) = standalone_plan(&scaled).scaling else {
+    let Some(ScalingStep::Enabled(plan)) = active_plan(&scaled).common.scaling else {
         panic!()
     };
     let apply = ChildStep::Apply { take_over: None };
@@ -76,7 +76,7 @@ fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
 
     let mut off = new();
     off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Disabled(removal)) = standalone_plan(&off).scaling else {
+    let Some(ScalingStep::Disabled(removal)) = active_plan(&off).common.scaling else {
         panic!()
     };
     assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
@@ -95,8 +95,9 @@ fn paused_actor_still_reports_foreign_names_and_scaling_faults() {
     let Plan::Paused(previous) = plan(&observed, now()) else {
         panic!()
     };
-    let scaling = previous.scaling.unwrap().fault;
-    let reasons = [previous.fault, scaling].map(|fault| fault.unwrap().reason);
+    let previous = previous.common();
+    let scaling = &previous.scaling.as_ref().unwrap().fault;
+    let reasons = [&previous.fault, scaling].map(|fault| fault.as_ref().unwrap().reason);
     assert_eq!(reasons, [Reason::NotOwned, Reason::KedaNotInstalled]);
 }
 

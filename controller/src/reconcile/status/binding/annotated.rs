@@ -4,20 +4,20 @@ use asya_shared::api::RollAnnotation;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{BindingOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 
 /// Bounds the list for targets whose workloads come and go.
 const MAX_RECORDED: usize = 32;
 
 /// Objects that were annotated before, were observed with the annotation, or got it in this reconcile.
-pub(super) fn annotated(observed: &Observed, outcome: &ActiveOutcome) -> Vec<RollAnnotation> {
+pub(super) fn annotated(observed: &Observed, outcome: &BindingOutcome) -> Vec<RollAnnotation> {
     let mut all = observed.previous.roll_annotations.clone();
     let Some(resolved) = observed.resolved() else {
         return all;
     };
     let is_written = matches!(
-        &*outcome.rollout,
+        &outcome.rollout,
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..)
     );
     let target_objects = observed

@@ -11,7 +11,7 @@ use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
+    BindingOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
 };
 use crate::telemetry::events::EventReason;
 
@@ -27,12 +27,12 @@ pub(super) struct ConflictReport {
 pub(super) fn set_binding_conflicts(
     status: &mut AsyncActorStatus,
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     now: Timestamp,
 ) -> ConflictReport {
     let uid = observed.resolved().and_then(|it| it.uid());
     let evicts_pods = evicts_pods(observed);
-    status.template = match &*outcome.template {
+    status.template = match &outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
         TemplateOutcome::GivenUp(_) => None,
         _ => observed.previous.template.clone(),
@@ -76,7 +76,7 @@ fn previous_handoff(observed: &Observed) -> Option<String> {
 }
 
 /// When to requeue because of contention.
-fn requeues(outcome: &ActiveOutcome) -> impl Iterator<Item = Requeue> {
+fn requeues(outcome: &BindingOutcome) -> impl Iterator<Item = Requeue> {
     let recheck = outcome.contention.recheck_after.map(Requeue::After);
     template_requeue(&outcome.template)
         .into_iter()
@@ -98,8 +98,8 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     }
 }
 
-fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
-    let roll_event = match &*outcome.rollout {
+fn field_events(outcome: &BindingOutcome) -> Vec<(ContestedPart, FieldEvent)> {
+    let roll_event = match &outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::NoPodsYet => Some(FieldEvent::Reset),
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
@@ -111,7 +111,7 @@ fn field_events(outcome: &ActiveOutcome) -> Vec<(ContestedPart, FieldEvent)> {
         | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
     };
     let roll_event = roll_event.map(|event| (ContestedPart::Roll, event));
-    let template_event = match &*outcome.template {
+    let template_event = match &outcome.template {
         TemplateOutcome::Applied(_) => Some(FieldEvent::Written),
         TemplateOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         TemplateOutcome::NotDesired | TemplateOutcome::GivenUp(_) | TemplateOutcome::Refused(_) => {

@@ -9,7 +9,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::condition_types::{INJECTED, Injected};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, RolloutOutcome, TemplateOutcome};
+use crate::reconcile::model::outcome::{BindingOutcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
 use crate::telemetry::events::EventReason;
 
@@ -24,7 +24,7 @@ pub(super) struct InjectedReport {
 pub(super) fn injected_report(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     counted: Option<&TargetPodCounts>,
     injection: Option<&InjectionStatus>,
     is_bound: bool,
@@ -47,7 +47,7 @@ pub(super) fn injected_report(
 
 fn injected_condition(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     counted: Option<&TargetPodCounts>,
     injection: Option<&InjectionStatus>,
     fail_open_text: Option<String>,
@@ -111,12 +111,12 @@ fn rejection_message(observed: &Observed, injection: Option<&InjectionStatus>) -
 /// Condition `Injected` by the rollout; `None` if the counts of the pods decide.
 fn injected_by_pods(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     counted: &TargetPodCounts,
 ) -> Option<Injected> {
     let without_pods = counted.pods.matched == 0;
     let known = |status: bool, reason, text: &str| Some(Injected::new(status, reason, text));
-    match &*outcome.rollout {
+    match &outcome.rollout {
         RolloutOutcome::Waiting(reason, text, _) => known(false, *reason, text),
         RolloutOutcome::Requested(_, text, _) => known(false, Reason::RolloutInProgress, text),
         RolloutOutcome::Halted(text) | RolloutOutcome::Stalled(text) => {
@@ -180,9 +180,9 @@ fn was_reported(observed: &Observed, text: &str) -> bool {
 
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);
 /// `None` if the counts of the pods decide.
-fn injected_by_template(outcome: &ActiveOutcome, counted: &TargetPodCounts) -> Option<Injected> {
+fn injected_by_template(outcome: &BindingOutcome, counted: &TargetPodCounts) -> Option<Injected> {
     let not_injected = |reason, text: &str| Some(Injected::new(false, reason, text));
-    match &*outcome.template {
+    match &outcome.template {
         TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
         TemplateOutcome::Refused(fault) | TemplateOutcome::GivenUp(Some(fault)) => {
             not_injected(fault.reason, &fault.message)

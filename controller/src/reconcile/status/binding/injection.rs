@@ -7,14 +7,14 @@ use k8s_openapi::jiff::Timestamp;
 use crate::reconcile::injection::InjectionInputs;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::BindingOutcome;
 use crate::reconcile::model::target_pods::TargetPodCounts;
 
 /// The dry-run state that the webhook and the next reconcile read (SAFE-1).
 pub(super) fn injection_status(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     counted: Option<&TargetPodCounts>,
     since: Option<&Time>,
     now: Timestamp,

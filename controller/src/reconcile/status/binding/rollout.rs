@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{BindingOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{UNBIND_MARKER, consecutive_uninjected, newest};
 use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::status_time::to_the_second;
@@ -37,7 +37,7 @@ pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
 /// The rollout state that the next reconcile needs, also after a restart (ROLL-5).
 pub(super) fn rollout_status(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     now: Timestamp,
 ) -> Option<RolloutStatus> {
     // An actor that got messages while it was unbound is active again, and may write again what it gave up.
@@ -53,7 +53,7 @@ pub(super) fn rollout_status(
         let roll_now = observed.actor.annotations.roll_now;
         if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
     };
-    match &*outcome.rollout {
+    match &outcome.rollout {
         RolloutOutcome::NotChecked => previous,
         RolloutOutcome::Waiting(..) => previous.map(|previous| RolloutStatus {
             stalled: false,

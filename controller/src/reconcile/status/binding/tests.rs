@@ -15,10 +15,11 @@ use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome, TemplateOutcome,
+    BindingOutcome, CommonOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome,
+    TemplateOutcome,
 };
 use crate::reconcile::model::target_pods::TargetPods;
-use crate::reconcile::status::active::active_report;
+use crate::reconcile::status::active::{ActiveMode, active_report};
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::bindings::{binding_to, refused, resolved};
 use crate::reconcile::tests::fixtures::{actor, observed, record};
@@ -46,14 +47,17 @@ fn spec(extra: &Value) -> Value {
 }
 
 /// An actor with this spec and status, and the outcome of a reconcile that created everything.
-fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, ActiveOutcome) {
+fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, ObservedBinding, BindingOutcome) {
     let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
-    let active_outcome = ActiveOutcome {
-        queue: QueueState::Ready(None),
+    let outcome = BindingOutcome {
+        common: CommonOutcome {
+            queue: QueueState::Ready(None),
+            ..CommonOutcome::default()
+        },
         can_bind: true,
-        ..ActiveOutcome::default()
+        ..BindingOutcome::default()
     };
-    (observed, observed_target(), active_outcome)
+    (observed, observed_target(), outcome)
 }
 
 fn observed_target() -> ObservedBinding {
@@ -80,10 +84,10 @@ fn refused_by(fault: Fault) -> ObservedBinding {
 fn report(
     observed: &Observed,
     binding: &ObservedBinding,
-    outcome: &ActiveOutcome,
+    outcome: &BindingOutcome,
     now: Timestamp,
 ) -> Report {
-    active_report(observed, Some(binding), outcome, now)
+    active_report(observed, ActiveMode::Binding(binding, outcome), now)
 }
 
 fn condition(status: &AsyncActorStatus, kind: &str) -> (String, String) {
@@ -98,7 +102,7 @@ fn is(status: &str, reason: &str) -> (String, String) {
 }
 
 fn status_of(
-    (observed, binding, active_outcome): &(Observed, ObservedBinding, ActiveOutcome),
+    (observed, binding, active_outcome): &(Observed, ObservedBinding, BindingOutcome),
 ) -> AsyncActorStatus {
     report(observed, binding, active_outcome, now()).status
 }
@@ -155,7 +159,7 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let injected = |extra: &Value, previous: &AsyncActorStatus, enforcement| {
         let mut inputs = bound(extra, previous);
         inputs.1.resolved_mut().injection.enforcement = enforcement;
-        *inputs.2.rollout = RolloutOutcome::NoPodsYet;
+        inputs.2.rollout = RolloutOutcome::NoPodsYet;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
         (condition(&report.status, "Injected"), events, report.status)
@@ -202,10 +206,9 @@ fn binding_is_effective_once_queue_and_script_exist_until_it_is_refused() {
 
     let previous = status_of(&bound(&json!({}), &new));
     let mut later = bound(&json!({}), &previous);
-    later.2 = ActiveOutcome {
-        queue: QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away")),
-        ..ActiveOutcome::default()
-    };
+    later.2 = BindingOutcome::default();
+    later.2.common.queue =
+        QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away"));
     let status = status_of(&later);
     assert_eq!(
         status.bound_since, previous.bound_since,
@@ -350,7 +353,7 @@ fn injected_reports_the_outcome_of_the_template() {
         (TemplateOutcome::Unchanged, is("True", "ScaledToZero"), true),
     ] {
         let mut inputs = bound(&template, &stored);
-        *inputs.2.template = outcome;
+        inputs.2.template = outcome;
         let status = status_of(&inputs);
         assert_eq!(condition(&status, "Injected"), expected);
         assert_eq!(status.template.is_some(), keeps_template, "{expected:?}");
@@ -370,7 +373,7 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
     let conflict_of = |target: ObservedBinding, outcome| {
         let mut inputs = bound(&scaling, &previous);
-        *inputs.2.template = outcome;
+        inputs.2.template = outcome;
         inputs.0.binding = Some(target);
         let status = status_of(&inputs);
         (
@@ -425,7 +428,7 @@ fn reverted_template_is_reported_and_requeued() {
         let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
         let mut inputs = bound(&template, &previous);
         inputs.0.binding = Some(observed_target());
-        *inputs.2.template = outcome;
+        inputs.2.template = outcome;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let entry = report.status.conflicts.first();
         let state = entry.map(|entry| (entry.part.clone(), entry.state.clone(), entry.count));
@@ -463,7 +466,7 @@ fn invalid_spec_is_the_only_workload_fault_reported() {
     let status = report(
         &observed,
         &ObservedBinding::Unknown,
-        &ActiveOutcome::default(),
+        &BindingOutcome::default(),
         now(),
     )
     .status;

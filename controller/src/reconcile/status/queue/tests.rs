@@ -9,7 +9,7 @@ use crate::broker::{Depth, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState, RetiredQueues};
+use crate::reconcile::model::outcome::{CommonOutcome, QueueState, RetiredQueues};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
@@ -19,17 +19,17 @@ fn on(transport: &str, status: &Value) -> Observed {
     observed(&actor(&json!({}), &spec, status))
 }
 
-fn after(state: QueueState) -> ActiveOutcome {
-    ActiveOutcome {
+fn after(state: QueueState) -> CommonOutcome {
+    CommonOutcome {
         queue: state,
-        ..ActiveOutcome::default()
+        ..CommonOutcome::default()
     }
 }
 
 /// The status, requeue and Events of a reconcile.
 fn report_queues(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &CommonOutcome,
 ) -> (
     asya_shared::api::AsyncActorStatus,
     Option<Requeue>,
@@ -109,7 +109,7 @@ fn retired_queue_is_listed_reported_and_checked_next() {
     );
     assert_eq!((requeue, events), (Some(Requeue::After(minutes)), vec![]));
 
-    *later.retired = RetiredQueues {
+    later.retired = RetiredQueues {
         forgettable: status.retired_queues.clone(),
         ..RetiredQueues::default()
     };

@@ -2,7 +2,7 @@
 
 use crate::reconcile::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ActiveOutcome;
+use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
 use crate::reconcile::status::state::WorkloadReady;
 use crate::scaling::ready::ScalingReady;
@@ -10,7 +10,7 @@ use crate::scaling::ready::ScalingReady;
 /// All conditions but `TransportReady`.
 pub(super) fn standalone_conditions(
     observed: &Observed,
-    outcome: &ActiveOutcome,
+    outcome: &StandaloneOutcome,
     workload: Option<WorkloadReady>,
     scaling: Option<ScalingReady>,
     conflict: ConditionChange,

@@ -58,7 +58,7 @@ fn actor_that_waits_until_its_queue_is_empty_reports_message_counts_and_how_to_d
         assert_eq!(first.requeue, Requeue::After(Duration::from_secs(15)));
         assert_eq!(first.events, [(event, text.to_owned())]);
         observed.previous = first.status.clone();
-        let outcome = Outcome::Active(running(&observed));
+        let outcome = Outcome::Active(running(&observed).into());
         let again = build(&observed, &outcome, at("2026-01-01T01:00:00Z")).unwrap();
         assert_eq!((again.status, again.events), (first.status, vec![]), "once");
     }

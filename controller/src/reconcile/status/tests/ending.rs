@@ -8,7 +8,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::child::UNWATCHED_POLL_INTERVAL;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, Outcome};
+use crate::reconcile::model::outcome::{Outcome, StandaloneOutcome, StoppedWorkloads};
 use crate::reconcile::retries::{is_reported, outcome_of_error};
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
@@ -184,7 +184,7 @@ fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
         if !is_watched {
             object["metadata"]["labels"] = json!({});
         }
-        let active_outcome = ActiveOutcome {
+        let active_outcome = StandaloneOutcome {
             workload: Some(workload(&object)),
             ..running(&observed)
         };
@@ -215,10 +215,10 @@ fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
         if !labelled {
             object["metadata"]["labels"] = json!({});
         }
-        let active_outcome = ActiveOutcome {
+        let active_outcome = StandaloneOutcome {
             workload: Some(workload(&object)),
-            stopped: Some(Box::default()),
-            ..ActiveOutcome::default()
+            stopped: Some(StoppedWorkloads::default()),
+            ..StandaloneOutcome::default()
         };
         let requeue = report(&observed, active_outcome).requeue;
         let row = (labelled, observed_generation, pods);

@@ -1,10 +1,10 @@
 use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::{Value, json};
 
-use super::{condition, report, running};
+use super::{condition, report, running, with_ready_queue};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, QueueState};
+use crate::reconcile::model::outcome::{QueueState, StandaloneOutcome};
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::ActorRecord;
 
@@ -26,7 +26,7 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
         |observed: &Observed, outcome| report(observed, outcome).status.ready_generation;
     let new = once(AsyncActorStatus::default());
     let mut waiting = running(&new);
-    waiting.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    waiting.common.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
     assert_eq!(generation(&new, waiting), None, "not ready");
     let mut rolling = once(AsyncActorStatus::default());
     rolling.pods = vec![pod("old", "another-template")];
@@ -36,7 +36,7 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
     let ready = report(&new, running(&new)).status;
     let later = once(ready.clone());
     let mut broken = running(&later);
-    broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    broken.common.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
     assert_eq!(
         generation(&later, broken),
         Some(2),
@@ -47,13 +47,13 @@ fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
         ..AsyncActorStatus::default()
     };
     let changed = once(older);
-    assert_eq!(generation(&changed, ActiveOutcome::default()), None);
+    assert_eq!(generation(&changed, StandaloneOutcome::default()), None);
     let mut terminating = changed;
     let mut actor = ActorRecord::clone(&terminating.actor);
     actor.metadata.deleting = true;
     terminating.actor = std::sync::Arc::new(actor);
     assert_eq!(
-        generation(&terminating, ActiveOutcome::default()),
+        generation(&terminating, StandaloneOutcome::default()),
         Some(1),
         "deletion does not change the spec (QUE-41)"
     );
@@ -72,17 +72,17 @@ fn workload_of_a_completed_once_actor_is_evaluated_by_its_own_template() {
     let mut object = deployment(&observed);
     object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] = json!("older");
     observed.pods = vec![pod("p", "older")];
-    let outcome = ActiveOutcome {
-        queue: QueueState::Ready(None),
+    let outcome = StandaloneOutcome {
+        common: with_ready_queue(),
         workload: Some(workload(&object)),
-        ..ActiveOutcome::default()
+        ..StandaloneOutcome::default()
     };
     let status = report(&observed, outcome).status;
     assert_eq!(status.status, Some(State::Running));
 
-    let gone = ActiveOutcome {
-        queue: QueueState::Ready(None),
-        ..ActiveOutcome::default()
+    let gone = StandaloneOutcome {
+        common: with_ready_queue(),
+        ..StandaloneOutcome::default()
     };
     let status = report(&observed, gone).status;
     assert_eq!(status.status, Some(State::WorkloadError));

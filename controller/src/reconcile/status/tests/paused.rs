@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{active_actor, at, condition, report, running};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ActiveOutcome, Outcome, QueueState};
+use crate::reconcile::model::outcome::{Outcome, QueueState, StandaloneOutcome};
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 use asya_shared::api::{AsyncActorStatus, State};
@@ -17,10 +17,10 @@ fn paused(extra: &Value, previous: AsyncActorStatus) -> Observed {
 }
 
 /// Outcome for a paused actor that has a workload.
-fn existing_workload(observed: &Observed) -> ActiveOutcome {
-    ActiveOutcome {
+fn existing_workload(observed: &Observed) -> StandaloneOutcome {
+    StandaloneOutcome {
         workload: Some(workload(&deployment(observed))),
-        ..ActiveOutcome::default()
+        ..StandaloneOutcome::default()
     }
 }
 
@@ -42,7 +42,7 @@ fn paused_actor_is_ready_with_reason_paused() {
 #[test]
 fn actor_that_was_never_observed_is_not_ready() {
     let observed = paused(&json!({}), AsyncActorStatus::default());
-    let outcome = Outcome::Active(ActiveOutcome::default());
+    let outcome = Outcome::Active(StandaloneOutcome::default().into());
     let report = build(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
     let (ready, reason, message) = condition(&report.status, "Ready");
     assert_eq!((ready, reason), ("False", "Paused"));
@@ -53,7 +53,7 @@ fn actor_that_was_never_observed_is_not_ready() {
 #[test]
 fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
     let mut broken = running(&active_actor());
-    broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    broken.common.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
     let previous = report(&active_actor(), broken).status;
     let observed = paused(&json!({}), previous);
     let status = report(&observed, existing_workload(&observed)).status;
@@ -70,7 +70,7 @@ fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_queried_again() {
     let mut unconfirmed = active_actor();
     unconfirmed.previous = observed.previous;
     let mut active_outcome = running(&unconfirmed);
-    active_outcome.queue = QueueState::Deferred(Requeue::Backoff);
+    active_outcome.common.queue = QueueState::Deferred(Requeue::Backoff);
     let status = report(&unconfirmed, active_outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
 }
@@ -97,13 +97,13 @@ fn queue_on_another_transport_whose_broker_is_too_busy_to_ask_is_not_ready() {
         let mut observed = active_actor();
         observed.previous = {
             let mut outcome = running(&observed);
-            outcome.queue = fault.map_or(QueueState::Ready(None), QueueState::Fault);
+            outcome.common.queue = fault.map_or(QueueState::Ready(None), QueueState::Fault);
             report(&observed, outcome).status
         };
         let queue = json!({"transport": transport, "name": "asya-a", "verifiedGeneration": 1});
         observed.previous.queue = serde_json::from_value(queue).unwrap();
         let mut outcome = running(&observed);
-        outcome.queue = QueueState::Deferred(Requeue::Backoff);
+        outcome.common.queue = QueueState::Deferred(Requeue::Backoff);
         let status = report(&observed, outcome).status;
         let ready = condition(&status, "TransportReady");
         (ready.0.to_owned(), ready.1.to_owned(), status.status)

@@ -1,22 +1,22 @@
 use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
-use super::{active_actor, condition, report, running};
+use super::{active_actor, condition, report, running, with_ready_queue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::inventory_entry;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    ActiveOutcome, QueueState, ScalingOutcome, StoppedWorkloads,
+    QueueState, ScalingOutcome, StandaloneOutcome, StoppedWorkloads,
 };
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 /// Outcome of a reconcile that observed this `ScaledObject`.
-fn scaled(observed: &Observed, extra: &serde_json::Value) -> ActiveOutcome {
+fn scaled(observed: &Observed, extra: &serde_json::Value) -> StandaloneOutcome {
     let mut outcome = running(observed);
-    outcome.scaling = Some(Box::new(ScalingOutcome {
+    outcome.common.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(extra)),
         fault: None,
         waits_for: None,
@@ -78,7 +78,7 @@ fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
     observed.desired = Err(Fault::until_change(Reason::ValidationError, "text"));
     observed.previous = report(&active_actor(), running(&active_actor())).status;
     observed.previous.max_replicas = Some(7);
-    let invalid = report(&observed, ActiveOutcome::default()).status;
+    let invalid = report(&observed, StandaloneOutcome::default()).status;
     assert_eq!(
         invalid.max_replicas,
         Some(7),
@@ -122,7 +122,7 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
         &scaled.last_applied,
         "h",
     );
-    outcome.applied.push(applied);
+    outcome.common.applied.push(applied);
     observed.scaling.scaled_object = Child::Ours(scaled);
     let kinds = |status: &AsyncActorStatus| {
         let entries = status.inventory.iter();
@@ -137,8 +137,8 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
         [is("Deployment", "Applied"), is("ScaledObject", "Applied")]
     );
     let later_kinds = |observed: &Observed| {
-        let outcome = ActiveOutcome {
-            applied: Vec::new(),
+        let outcome = StandaloneOutcome {
+            common: with_ready_queue(),
             ..running(observed)
         };
         kinds(&report(observed, outcome).status)
@@ -168,18 +168,18 @@ fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
         &workload.last_applied,
         "h",
     );
-    scaled_outcome.applied.push(applied);
+    scaled_outcome.common.applied.push(applied);
     observed.previous = report(&observed, scaled_outcome).status;
     assert!(observed.previous.scaled_object_ref.is_some());
     observed.previous.ready_generation = Some(2);
 
     observed.desired = Err(Fault::until_change(Reason::QueueConflict, "owned by b"));
     let mut outcome = running(&observed);
-    outcome.queue = QueueState::NotChecked;
-    outcome.applied.clear();
-    outcome.stopped = Some(Box::new(StoppedWorkloads {
+    outcome.common.queue = QueueState::NotChecked;
+    outcome.common.applied.clear();
+    outcome.stopped = Some(StoppedWorkloads {
         kinds: vec!["Deployment"],
-    }));
+    });
     let status = report(&observed, outcome).status;
     assert_eq!(status.status, Some(State::TransportError));
     assert!(status.conditions.iter().all(|c| c.type_ != "ScalingReady"));

@@ -12,7 +12,6 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipient};
-use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::template::TemplateStep;
@@ -24,9 +23,12 @@ use crate::reconcile::tests::fixtures::{actor, observed, target};
 fn actor_that_may_not_bind_gives_up_its_template_fields() {
     let fault = || Fault::until_change(Reason::AlreadyBound, "by another");
     let mut observed = bound(&json!({}), Err(fault()));
-    let template = |observed: &Observed| match plan(observed, Timestamp::UNIX_EPOCH) {
-        Plan::Binding(plan) => plan.target.template,
-        other => panic!("{other:?}"),
+    let template = |observed: &Observed| {
+        plan(observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .template
     };
     assert_eq!(template(&observed), TemplateStep::NotDesired);
     let workload = target().workload;
@@ -55,10 +57,11 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
         let mut observed = observed(&actor(&json!({}), &spec, &json!({})));
         observed.binding = Some(binding_to(resolved(target())).into());
         observed.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.target.template,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .template
     };
     let url = json!({"targetURL": "http://127.0.0.1:8000"});
     let since = Some("2026-01-01T00:00:00Z");
@@ -80,10 +83,11 @@ fn template_fields_of_another_actor_are_not_ours() {
         let previous =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.target.template,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target
+            .template
     };
     let give_up = TemplateStep::GiveUp(target().workload, None);
     let own = &bound(&json!({}), Ok(target())).actor.metadata.uid;
@@ -113,10 +117,12 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             has_slot: true,
             ..ObservedRollout::default()
         });
-        match plan(&observed, Timestamp::UNIX_EPOCH) {
-            Plan::Binding(plan) => plan.rollout.unwrap().decision,
-            other => panic!("{other:?}"),
-        }
+        plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .rollout
+            .unwrap()
+            .decision
     };
     let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
     let owner = |paused| ActorInTemplate {

@@ -30,8 +30,7 @@ fn status_after_request(
     }
     observed.binding = Some(observed_target());
     observed.resolved_mut().rollout = Some(rollout);
-    *active_outcome.rollout =
-        RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
+    active_outcome.rollout = RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
     let mut status = status_of(&(observed, binding, active_outcome));
     // The next pod is newer than that.
     if let Some(rollout) = &mut status.rollout {
@@ -56,7 +55,7 @@ fn actor_that_drains_again_forgets_that_it_has_given_up_its_fields() {
             ..AsyncActorStatus::default()
         };
         let (observed, binding, mut active_outcome) = bound(&json!({}), &previous);
-        *active_outcome.rollout = outcome;
+        active_outcome.rollout = outcome;
         status_of(&(observed, binding, active_outcome)).rollout
     };
     let outcomes: [fn() -> RolloutOutcome; 3] = [
@@ -122,7 +121,7 @@ fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_
         rollout.pod_counts.outdated.push(old.clone());
         observed.binding = Some(observed_target());
         observed.resolved_mut().rollout = Some(rollout);
-        *active_outcome.rollout = RolloutOutcome::Requested(
+        active_outcome.rollout = RolloutOutcome::Requested(
             ReplacementMethod::Eviction,
             "text".to_owned(),
             Requeue::AwaitChange,
@@ -160,7 +159,7 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
             objects: vec![target_object],
             ..ObservedRollout::default()
         });
-        *active_outcome.rollout = outcome;
+        active_outcome.rollout = outcome;
         status_of(&(observed, observed_target(), active_outcome))
     };
     let names = |status: &AsyncActorStatus| {

@@ -8,7 +8,7 @@ fn scaling_fault_is_kept_until_the_target_is_observed_again() {
     let scaling = json!({"scaling": {"enabled": true}});
     let inputs_with = |status: &AsyncActorStatus, fault: Option<Fault>| {
         let mut inputs = bound(&scaling, status);
-        inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
             fault,
             ..ScalingOutcome::default()
         }));
@@ -27,7 +27,7 @@ fn scaling_fault_is_kept_until_the_target_is_observed_again() {
 fn scaling_of_a_target_is_reported_only_while_it_is_on() {
     let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
     let mut inputs = bound(&scaling, &AsyncActorStatus::default());
-    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+    inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(
             &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         )),
@@ -51,7 +51,7 @@ fn scaling_of_a_target_is_reported_only_while_it_is_on() {
     assert_eq!(scaled.scaled_object_ref.unwrap().name, "a");
 
     let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
-    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+    inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
         fault: Some(fault),
         ..ScalingOutcome::default()
     }));
@@ -92,7 +92,7 @@ fn target_that_the_queue_scaled_is_remembered_until_it_has_replicas() {
             Ok(replicas) => inputs.1.resolved_mut().target.replicas = *replicas,
             Err(fault) => inputs.1 = refused_by(fault.clone()),
         }
-        inputs.2.scaling = enabled.then(|| {
+        inputs.2.common.scaling = enabled.then(|| {
             Box::new(ScalingOutcome {
                 fault: Some(not_installed()),
                 ..ScalingOutcome::default()
@@ -138,18 +138,18 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
     let scaling = json!({"scaling": {"enabled": true}});
     let previous = json!({"boundSince": "2026-01-01T00:00:00Z"});
     let mut inputs = bound(&scaling, &serde_json::from_value(previous).unwrap());
-    inputs.2.scaling = Some(Box::new(ScalingOutcome {
+    inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
         waits_for: Some("the sidecar"),
         ..ScalingOutcome::default()
     }));
-    let requeue_of = |inputs: &(Observed, ObservedBinding, ActiveOutcome)| {
+    let requeue_of = |inputs: &(Observed, ObservedBinding, BindingOutcome)| {
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
         let pending = is("Unknown", "NotProven");
         assert_eq!(condition(&report.status, "ScalingReady"), pending);
         report.requeue
     };
     assert_ne!(requeue_of(&inputs), Requeue::Now);
-    *inputs.2.rollout = RolloutOutcome::NoPodsYet;
+    inputs.2.rollout = RolloutOutcome::NoPodsYet;
     assert_eq!(requeue_of(&inputs), Requeue::Now);
 }
 
@@ -161,12 +161,12 @@ fn napping_target_is_not_requeued_without_a_change() {
         let mut inputs = bound(&scaling, status);
         inputs.1.resolved_mut().target.replicas = Some(0);
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        inputs.2.scaling = Some(Box::new(ScalingOutcome {
+        inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
             scaled_object: Some(scaled_object(&ready)),
             fault: None,
             waits_for: None,
         }));
-        *inputs.2.rollout = outcome;
+        inputs.2.rollout = outcome;
         report(&inputs.0, &inputs.1, &inputs.2, now())
     };
     let first = nap(&AsyncActorStatus::default(), RolloutOutcome::NoPodsYet).status;
