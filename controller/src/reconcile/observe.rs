@@ -14,6 +14,7 @@
 mod availability;
 pub mod binding;
 mod child;
+mod children;
 mod drain;
 mod queue;
 pub mod queue_name_taken;
@@ -26,28 +27,26 @@ use std::sync::Arc;
 
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::config::TransportsConfig;
-use asya_shared::inject::service_account_name;
-use asya_shared::scaling::{ScalingObjects, TriggerError, trigger_authentication_name};
 use asya_shared::transport::ActorQueue;
 use k8s_openapi::jiff::Timestamp;
 
 use super::model::binding::ObservedBinding;
 use super::model::child::is_actor_or_predecessor;
 use super::model::known_queues::KnownQueues;
-use child::child;
+use children::{Children, ScalingQuery};
 use queue_name_taken::desired_unless_name_taken;
 use unbinding::Ending;
 
 use super::desired::Desired;
-use crate::cluster::store::Store;
+use super::desired::drain::DrainState;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
-use crate::reconcile::model::child::{Child, ChildOwnership};
+use crate::reconcile::model::child::ChildOwnership;
 use crate::reconcile::model::observed::{
-    DeletionSettings, Observed, ObservedQueue, ObservedScaling, QueueNameTaken, keeps_queues,
+    DeletionSettings, MemoryUpdates, Observed, ObservedQueue, QueueNameTaken, keeps_queues,
     receives_messages,
 };
-use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
+use crate::record::{ActorRecord, Controller, Key, PodRecord, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
 /// Observes one actor; returns `None` if it no longer exists.
@@ -64,98 +63,154 @@ pub async fn observe(
     };
     // First, so that whatever is decided from pods knows at least these.
     let known_pods = context.stores.pods.of_actor(key);
-    let previous = actor.decode_status();
-    let scaled = scaled_kinds(context, &actor, now);
-    let (desired, queue_name_taken) =
-        desired_unless_name_taken(context, &actor, &previous, &scaled);
-    let name_taken = queue_name_taken.as_ref();
-    let deletion = DeletionSettings::of(&actor);
-    let queues = known_queues(context, &actor, &previous, desired.as_deref());
-    let (drain, updates) =
-        drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
-    let receives_messages = receives_messages(&actor, drain.as_ref());
-    let to_ensure = desired.as_deref().ok().filter(|_| receives_messages);
-    let ownership = ChildOwnership {
-        // Do not adopt objects only to delete them.
-        adopts: to_ensure.is_some_and(|desired| {
-            desired.spec.effective_adoption_policy() == AdoptionPolicy::IfUnowned
-        }),
-        actor: Arc::clone(&actor),
-    };
-    let child_name_taken = context.stores.foreign_names.is_taken(key);
-    let bypasses_cache =
-        child::must_bypass_cache(&actor, &previous, to_ensure.is_some(), child_name_taken);
-    let kind = desired_kind(context, &actor, desired.as_deref(), name_taken);
-    // Where another controller creates the workload, no object has the actor's name.
-    let owns_workload = actor.binds_to.is_none();
-    let workload = if owns_workload {
-        child::workload(context, &ownership, kind, bypasses_cache).await?
-    } else {
-        Child::NotFound
-    };
-    let other = context
-        .workloads
-        .cached(other_kind(kind), key)
-        .filter(|_| owns_workload);
-    let standalone = to_ensure.and_then(Desired::standalone);
-    let is_needed = standalone.is_some_and(|it| it.service_account.is_some());
-    let account = Key::new(&key.namespace, &service_account_name(&key.name));
-    let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &ownership, is_needed, bypasses_cache).await?;
-    let controller = other.as_ref().map(|it| it.metadata.controller.as_ref());
-    let is_orphaned = controller.is_some_and(|controller| !is_controlled_by(controller, &actor));
-    let orphaned = other.as_ref().filter(|_| is_orphaned).map(|it| it.kind);
-    let (pods, predecessor_pods) = pods_of(context, &actor, orphaned);
-    let failures = &context.creation_failures;
-    let creation_failure = workload.ours();
-    let creation_failure =
-        creation_failure.and_then(|workload| failures.of_workload(workload, &pods, now));
-    let ending = (!receives_messages).then(|| Ending {
-        orphans: deletion.orphans,
-        keeps_queues: keeps_queues(&actor, drain.as_ref()),
-    });
-    let binding = binding::observe(context, &actor, desired.as_deref(), &previous, ending).await?;
-    let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
-    let objects = match target_scaling {
-        Some(it) => Some(&it.objects),
-        None => standalone.and_then(|it| it.scaling.as_ref()),
-    };
-    if let Some(binding) = &binding {
-        let name = binding.target_scaling().map(|it| &*it.target.name);
-        context.bindings.set_scale_target(key, name);
+    let intent = Intent::observe(context, actor, now).await?;
+    let mut observed = observe_objects(context, intent, known_pods, now).await?;
+    (observed.queue, observed.memory_updates.broker_failure) =
+        queue::observe(context, &observed).await;
+    Ok(Some(observed))
+}
+
+/// What an actor should become, and what that depends on.
+struct Intent {
+    actor: Arc<ActorRecord>,
+    previous: AsyncActorStatus,
+    desired: Result<Arc<Desired>, Fault>,
+    queue_name_taken: Option<QueueNameTaken>,
+    deletion: DeletionSettings,
+    queues: KnownQueues,
+    drain: Option<DrainState>,
+    memory_updates: MemoryUpdates,
+}
+
+impl Intent {
+    async fn observe(
+        context: &Context,
+        actor: Arc<ActorRecord>,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let previous = actor.decode_status();
+        let scaled_kinds = scaled_kinds(context, &actor, now);
+        let (desired, queue_name_taken) =
+            desired_unless_name_taken(context, &actor, &previous, &scaled_kinds);
+        let deletion = DeletionSettings::of(&actor);
+        let queues = known_queues(context, &actor, &previous, desired.as_deref());
+        let (drain, memory_updates) =
+            drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
+        Ok(Self {
+            actor,
+            previous,
+            desired,
+            queue_name_taken,
+            deletion,
+            queues,
+            drain,
+            memory_updates,
+        })
     }
-    let scaled_name = target_scaling.map_or(&*key.name, |it| &*it.target.name);
-    let scaled = (scaled_name, &previous);
-    let mut observed = Observed {
-        queues,
+
+    fn key(&self) -> &Key {
+        &self.actor.metadata.key
+    }
+
+    /// The desired state, while the actor's objects should exist.
+    fn to_ensure(&self) -> Option<&Desired> {
+        let receives_messages = receives_messages(&self.actor, self.drain.as_ref());
+        self.desired.as_deref().ok().filter(|_| receives_messages)
+    }
+
+    fn ownership(&self) -> ChildOwnership {
+        ChildOwnership {
+            // Do not adopt objects only to delete them.
+            adopts: self.to_ensure().is_some_and(|desired| {
+                desired.spec.effective_adoption_policy() == AdoptionPolicy::IfUnowned
+            }),
+            actor: Arc::clone(&self.actor),
+        }
+    }
+
+    /// What the actor leaves behind, if it is torn down.
+    fn ending(&self) -> Option<Ending> {
+        let drain = self.drain.as_ref();
+        (!receives_messages(&self.actor, drain)).then(|| Ending {
+            orphans: self.deletion.orphans,
+            keeps_queues: keeps_queues(&self.actor, drain),
+        })
+    }
+}
+
+/// Observes the actor's objects, the target of a binding, and the pods.
+async fn observe_objects(
+    context: &Context,
+    intent: Intent,
+    known_pods: Vec<Arc<PodRecord>>,
+    now: Timestamp,
+) -> Result<Observed, Error> {
+    let (actor, previous) = (&intent.actor, &intent.previous);
+    let to_ensure = intent.to_ensure();
+    let ownership = intent.ownership();
+    let name_taken = context.stores.foreign_names.is_taken(intent.key());
+    let children = Children {
+        context,
+        ownership: &ownership,
+        bypasses_cache: child::must_bypass_cache(actor, previous, to_ensure.is_some(), name_taken),
+    };
+    let desired = intent.desired.as_deref();
+    let queue_name_taken = intent.queue_name_taken.as_ref();
+    let kind = desired_kind(context, actor, desired, queue_name_taken);
+    let workloads = children.workloads(kind).await?;
+    let standalone = to_ensure.and_then(Desired::standalone);
+    let needs_account = standalone.is_some_and(|it| it.service_account.is_some());
+    let service_account = children.service_account(needs_account).await?;
+    let (pods, predecessor_pods) = pods_of(context, actor, workloads.orphaned);
+    let failures = &context.creation_failures;
+    let creation_failure = workloads
+        .desired
+        .ours()
+        .and_then(|workload| failures.of_workload(workload, &pods, now));
+    let binding = binding::observe(context, actor, desired, previous, intent.ending()).await?;
+    let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
+    if binding.is_some() {
+        let scaled = target_scaling.map(|it| &*it.target.name);
+        context.bindings.set_scale_target(intent.key(), scaled);
+    }
+    let scaling = children.scaling(ScalingQuery {
+        objects: match target_scaling {
+            Some(it) => Some(&it.objects),
+            None => standalone.and_then(|it| it.scaling.as_ref()),
+        },
+        target: target_scaling.map_or(&*intent.key().name, |it| &*it.target.name),
+        was_scaled: previous.scaled_object_ref.is_some(),
+    });
+    let scaling = scaling.await?;
+    let counted = intent.memory_updates.depths.last();
+    let depth = queue::reported_depth(context, actor, queue_name_taken, counted);
+    Ok(Observed {
         known_pods,
         pods,
         predecessor_pods,
         creation_failure,
         service_account,
-        scaling: scaling(context, &ownership, objects, scaled, bypasses_cache).await?,
+        scaling,
         binding,
-        desired,
-        previous,
-        workload,
-        previous_workload: other.filter(|_| !is_orphaned),
+        workload: workloads.desired,
+        previous_workload: workloads.previous,
+        ownership,
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.last_sequence(),
-        depth: queue::reported_depth(context, &actor, name_taken, updates.depths.last()),
+        depth,
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
-        deletion,
-        drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
-        memory_updates: updates,
-        queue_name_taken,
-        ownership,
-        actor,
-    };
-    (observed.queue, observed.memory_updates.broker_failure) =
-        queue::observe(context, &observed).await;
-    Ok(Some(observed))
+        actor: intent.actor,
+        previous: intent.previous,
+        desired: intent.desired,
+        queue_name_taken: intent.queue_name_taken,
+        deletion: intent.deletion,
+        queues: intent.queues,
+        drain: intent.drain,
+        memory_updates: intent.memory_updates,
+    })
 }
 
 /// The workload kind in the spec or, if the spec cannot be acted on, the kind that exists.
@@ -212,65 +267,6 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
 
 fn is_controlled_by(controller: Option<&Controller>, actor: &ActorRecord) -> bool {
     controller.is_some_and(|owner| is_actor_or_predecessor(owner, actor))
-}
-
-fn other_kind(kind: WorkloadKind) -> WorkloadKind {
-    match kind {
-        WorkloadKind::Deployment => WorkloadKind::StatefulSet,
-        WorkloadKind::StatefulSet => WorkloadKind::Deployment,
-    }
-}
-
-async fn scaling(
-    context: &Context,
-    ownership: &ChildOwnership,
-    objects: Option<&Result<ScalingObjects, TriggerError>>,
-    (scaled_name, previous): (&str, &AsyncActorStatus),
-    bypasses_cache: bool,
-) -> Result<ObservedScaling, Error> {
-    let key = &ownership.actor.metadata.key;
-    let installed = context.keda_is_synced(&key.namespace);
-    let objects = objects.filter(|_| installed);
-    let needs_authentication = objects.and_then(|objects| objects.as_ref().ok());
-    let needs_authentication =
-        needs_authentication.is_some_and(|it| it.trigger_authentication.is_some());
-    let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
-    let (scaled_objects, authentications) =
-        (&context.scaled_objects, &context.trigger_authentications);
-    let scaled_object = child(
-        scaled_objects,
-        key,
-        ownership,
-        objects.is_some(),
-        bypasses_cache,
-    )
-    .await?;
-    let was_scaled = previous.scaled_object_ref.is_some();
-    let is_lost = !installed && scaled_object.ours().is_none() && was_scaled;
-    Ok(ObservedScaling {
-        installed,
-        scaled_object,
-        trigger_authentication: child(
-            authentications,
-            &name,
-            ownership,
-            needs_authentication,
-            bypasses_cache,
-        )
-        .await?,
-        scaled_objects: autoscalers_of(&scaled_objects.store, key, scaled_name),
-        hpas: autoscalers_of(&context.stores.hpas, key, scaled_name),
-        lost_for: is_lost.then(|| context.lost_scaled_objects.lost_for(key)),
-    })
-}
-
-/// Autoscaling objects for the actor itself, and those for the object that it scales.
-fn autoscalers_of<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
-    let mut autoscalers = store.of_actor(key);
-    if *key.name != *scaled {
-        autoscalers.extend(store.of_actor(&Key::new(&key.namespace, scaled)));
-    }
-    autoscalers
 }
 
 /// The queues that the actor has or had. One that is kept need not be found again.

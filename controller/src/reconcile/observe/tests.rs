@@ -14,9 +14,10 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
+use super::children::{Children, ScalingQuery};
 use super::queue::classify_failure;
 use super::unbinding::{self, Ending};
-use super::{binding, desired_kind, drain, known_queues, scaled_kinds, scaling, split_pods};
+use super::{binding, desired_kind, drain, known_queues, scaled_kinds, split_pods};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
@@ -220,10 +221,18 @@ async fn scaled_object_that_went_away_with_keda_is_timed_until_status_no_longer_
     let scaled: AsyncActorStatus = serde_json::from_value(reference).unwrap();
     let never = AsyncActorStatus::default();
     let seconds = Duration::from_secs;
-    let mut lost_for = async |previous| {
-        let (owner, scaled) = (&observed.ownership, ("web", previous));
-        let found = scaling(&context, owner, None, scaled, false).await;
-        observed.scaling = found.unwrap();
+    let mut lost_for = async |previous: &AsyncActorStatus| {
+        let children = Children {
+            context: &context,
+            ownership: &observed.ownership,
+            bypasses_cache: false,
+        };
+        let found = children.scaling(ScalingQuery {
+            objects: None,
+            target: "web",
+            was_scaled: previous.scaled_object_ref.is_some(),
+        });
+        observed.scaling = found.await.unwrap();
         remember_observed(&context, &observed);
         advance(seconds(1)).await;
         observed.scaling.lost_for
