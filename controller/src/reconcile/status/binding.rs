@@ -16,17 +16,17 @@ use annotated::annotated;
 use asya_shared::api::{AsyncActorStatus, InjectionStatus, Mode};
 use conditions::{ConditionInputs, binding_conditions};
 use conflicts::set_binding_conflicts;
-use injected::injected_report;
+use injected::{InjectedReport, injected_report};
 use injection::injection_status;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use pods::count_pods;
+use pods::{ListedPods, count_pods};
 use rollout::{rollout_retry, rollout_status};
 use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::{ScalingInputs, set_scaling};
+use super::scaling::{ScalingInputs, ScalingSummary, set_scaling};
 use super::transport::TransportSummary;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
@@ -50,47 +50,20 @@ pub(super) fn binding_report(
     now: Timestamp,
 ) -> ModeReport {
     status.mode = Some(Mode::Binding);
-    let previous = &observed.previous;
-    let target = binding.resolved().map(|it| &it.target);
-    let target_fault = binding.target_fault();
+    let pods = PodsReport::new(observed, binding, outcome, now);
+    let desired = pods.listed.as_ref().map(|it| it.desired);
+    let scaling = set_target_scaling(status, observed, binding, outcome, desired, now);
+    set_target(status, observed, binding, pods.listed.as_ref());
     let workload_fault = transport.spec_fault.or(outcome.common.fault.as_ref());
-    let desired_by_target = target.and_then(|target| target.replicas);
-    let since = bound_since(observed, binding, outcome, now);
-    let may_get_to_zero = may_get_to_zero(observed);
-    let pods = count_pods(observed, binding, since.as_ref(), desired_by_target, now);
-    let counts = pods.as_ref().map(|it| &it.counts);
-    let injection = injection_status(observed, binding, outcome, counts, since.as_ref(), now);
-    let (is_bound, probed) = (since.is_some(), injection.as_ref());
-    let injected = injected_report(observed, binding, outcome, counts, probed, is_bound);
-    let desired = pods.as_ref().map(|it| it.desired);
-    let scaling_inputs = ScalingInputs {
-        outcome: &outcome.common,
-        other_autoscaler: None,
-        stopped: false,
-        pods_verified: outcome.rollout == RolloutOutcome::NoPodsYet,
-    };
-    let scaling = set_scaling(status, observed, scaling_inputs, |_| desired, now);
-    let may_be_at_zero = target.is_none_or(|target| target.replicas == Some(0));
-    if observed.scaling.scaled_object.ours().is_some()
-        || outcome.awaits_scale_up
-        || may_be_at_zero
-        || may_get_to_zero.is_some()
-    {
-        // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
-        // (SO-6), also if KEDA has been removed since.
-        let reference = status.scaled_object_ref.take();
-        status.scaled_object_ref = reference.or(scaling.remembered_reference);
-    }
-    set_target(status, observed, binding, pods.as_ref());
     let decision = state::decide(&BindingStateInputs {
         spec_fault: workload_fault,
         transport_fault: transport.unusable,
-        target_fault,
-        pods: pods.as_ref().map(|pods| (&pods.counts, &pods.health)),
-        injected: injected.condition.as_ref(),
+        target_fault: binding.target_fault(),
+        pods: pods.listed.as_ref().map(|it| (&it.counts, &it.health)),
+        injected: pods.injected.condition.as_ref(),
         scaling: scaling.ready.as_ref(),
-        desired: desired_by_target,
-        previous,
+        desired: replicas_of_target(binding),
+        previous: &observed.previous,
         generation: observed.actor.generation,
         unready_limit: observed.unready_limit(),
         progress_limit: observed.progress_limit(),
@@ -100,52 +73,128 @@ pub(super) fn binding_report(
     status.rollout = rollout_status(observed, outcome, now);
     status.roll_annotations = annotated(observed, outcome);
     let conflicts = set_binding_conflicts(status, observed, outcome, now);
-    // The webhook and the next reconcile read it from the status.
-    let newly_bound = since.is_some() && previous.bound_since.is_none();
-    // The next dry run, the rollout and the scaling wait for these.
-    let status_inputs = |injection: Option<&InjectionStatus>| {
-        injection.map(|injection| {
-            (
-                injection.limits.clone(),
-                injection.verified_actor_hash.clone(),
-            )
-        })
+    let requeue = requeues(observed, binding, outcome, &pods)
+        .chain(conflicts.requeues)
+        .fold(scaling.requeue, Requeue::sooner);
+    status.bound_since = pods.since;
+    status.injection = pods.injection;
+    let inputs = ConditionInputs {
+        injected: pods.injected.condition,
+        scaling: scaling.ready,
+        workload_fault,
+        failure: decision.failure,
+        exceeded_limit: decision.exceeded_limit,
+        conflict: conflicts.message,
     };
-    let inputs_changed =
-        status_inputs(injection.as_ref()) != status_inputs(previous.injection.as_ref());
-    status.bound_since = since;
-    status.injection = injection;
+    let events = conflicts.events.into_iter().chain(pods.injected.event);
+    ModeReport {
+        state: decision.state,
+        conditions: binding_conditions(observed, binding, inputs, status),
+        requeue,
+        recheck_at: decision.recheck_at,
+        events: events.collect(),
+    }
+}
+
+/// The target's pods, and whether they get the sidecar.
+struct PodsReport {
+    /// Since when the binding is in effect.
+    since: Option<Time>,
+    /// `None` until the pods have been listed.
+    listed: Option<ListedPods>,
+    injection: Option<InjectionStatus>,
+    injected: InjectedReport,
+}
+
+impl PodsReport {
+    fn new(
+        observed: &Observed,
+        binding: &ObservedBinding,
+        outcome: &BindingOutcome,
+        now: Timestamp,
+    ) -> Self {
+        let since = bound_since(observed, binding, outcome, now);
+        let desired = replicas_of_target(binding);
+        let listed = count_pods(observed, binding, since.as_ref(), desired, now);
+        let counts = listed.as_ref().map(|it| &it.counts);
+        let injection = injection_status(observed, binding, outcome, counts, since.as_ref(), now);
+        let probed = injection.as_ref();
+        let injected = injected_report(observed, binding, outcome, counts, probed, since.is_some());
+        Self {
+            since,
+            listed,
+            injection,
+            injected,
+        }
+    }
+
+    /// Whether the next reconcile has something to do because of what this one has found out.
+    fn is_news(&self, observed: &Observed) -> bool {
+        let previous = &observed.previous;
+        // The webhook and the next reconcile read it from the status.
+        let newly_bound = self.since.is_some() && previous.bound_since.is_none();
+        // The next dry run, the rollout and the scaling wait for these.
+        let inputs = |injection: Option<&InjectionStatus>| {
+            injection.map(|it| (it.limits.clone(), it.verified_actor_hash.clone()))
+        };
+        newly_bound || inputs(self.injection.as_ref()) != inputs(previous.injection.as_ref())
+    }
+}
+
+/// The replicas that the target specifies.
+fn replicas_of_target(binding: &ObservedBinding) -> Option<i32> {
+    binding.resolved()?.target.replicas
+}
+
+/// Writes the scaling fields, and what says that the queue has scaled the target.
+fn set_target_scaling<'a>(
+    status: &mut AsyncActorStatus,
+    observed: &'a Observed,
+    binding: &ObservedBinding,
+    outcome: &BindingOutcome,
+    desired: Option<i32>,
+    now: Timestamp,
+) -> ScalingSummary<'a> {
+    let inputs = ScalingInputs {
+        outcome: &outcome.common,
+        other_autoscaler: None,
+        stopped: false,
+        pods_verified: outcome.rollout == RolloutOutcome::NoPodsYet,
+    };
+    let mut scaling = set_scaling(status, observed, inputs, |_| desired, now);
+    let target = binding.resolved().map(|it| &it.target);
+    let may_be_at_zero = target.is_none_or(|target| target.replicas == Some(0));
+    if observed.scaling.scaled_object.ours().is_some()
+        || outcome.awaits_scale_up
+        || may_be_at_zero
+        || may_get_to_zero(observed).is_some()
+    {
+        // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
+        // (SO-6), also if KEDA has been removed since.
+        let reference = status.scaled_object_ref.take();
+        status.scaled_object_ref = reference.or(scaling.remembered_reference.take());
+    }
+    scaling
+}
+
+/// When to requeue, apart from scaling and conflicts.
+fn requeues(
+    observed: &Observed,
+    binding: &ObservedBinding,
+    outcome: &BindingOutcome,
+    pods: &PodsReport,
+) -> impl Iterator<Item = Requeue> + use<> {
     let rechecks = [
         outcome.probe.next_probe_in,
         outcome.awaits_scale_up.then_some(SCALE_UP_RECHECK),
-        may_get_to_zero,
+        may_get_to_zero(observed),
     ];
-    ModeReport {
-        state: decision.state,
-        conditions: binding_conditions(
-            observed,
-            binding,
-            ConditionInputs {
-                injected: injected.condition,
-                scaling: scaling.ready,
-                workload_fault,
-                failure: decision.failure,
-                exceeded_limit: decision.exceeded_limit,
-                conflict: conflicts.message,
-            },
-            status,
-        ),
-        requeue: (target_fault.into_iter().map(|fault| fault.requeue))
-            .chain(rollout_retry(&outcome.rollout))
-            .chain(conflicts.requeues)
-            .chain((newly_bound || inputs_changed).then_some(Requeue::Now))
-            .chain(rechecks.into_iter().flatten().map(Requeue::After))
-            .fold(scaling.requeue, Requeue::sooner),
-        recheck_at: decision.recheck_at,
-        events: (conflicts.events.into_iter())
-            .chain(injected.event)
-            .collect(),
-    }
+    let target_fault = binding.target_fault().map(|fault| fault.requeue);
+    target_fault
+        .into_iter()
+        .chain(rollout_retry(&outcome.rollout))
+        .chain(pods.is_news(observed).then_some(Requeue::Now))
+        .chain(rechecks.into_iter().flatten().map(Requeue::After))
 }
 
 /// How long KEDA, which has just been removed, may still scale the target to zero by a last write that we have not

@@ -193,8 +193,28 @@ fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> Stat
     }
 }
 
-/// Rows 8 to 14: the pods, from none to all ready.
+/// Rows 8 to 14, and 9a, which ends rows 10 and 13.
 fn pods_decision(
+    inputs: &StateInputs<'_>,
+    workload: &WorkloadRecord,
+    counts: Counts,
+    failure: Option<(ProblemClass, String)>,
+) -> StateDecision {
+    let mut decision = pods_row(inputs, workload, counts, failure);
+    decision.progressing = matches!(
+        decision.state,
+        State::Creating | State::Updating | State::ScalingUp
+    );
+    let stuck_at = progress_deadline(inputs, &decision);
+    if stuck_at.is_some_and(|ends| ends <= inputs.now) {
+        return progress_deadline_exceeded(inputs, counts.ready, &progress(counts));
+    }
+    decision.recheck_at = stuck_at;
+    decision
+}
+
+/// Rows 8 to 14: the pods, from none to all ready.
+fn pods_row(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
@@ -205,8 +225,7 @@ fn pods_decision(
         total,
         ready,
     } = counts;
-    let progress = || format!("{ready} of {desired} pods are ready");
-    let mut decision = match failure {
+    match failure {
         // Row 8: scaled to zero by the queue.
         _ if is_scaled_by_us(inputs) && desired == 0 && inputs.pods.existing == 0 => {
             let text = "scaled to zero; messages in the queue start pods".to_owned();
@@ -217,57 +236,18 @@ fn pods_decision(
             decision(State::Degraded, Some(false), reason_of(class), message)
         }
         // Row 10: a new template is being rolled out.
-        _ if is_rolling(inputs, workload, ready, desired) => {
-            let condition = if ready > 0 {
-                (Some(true), Reason::RollingOut)
-            } else {
-                (Some(false), Reason::Progressing)
-            };
-            let text = if workload.metadata.deleting {
-                let next = match inputs.skip_reason {
-                    None => ", and recreated once it is gone",
-                    Some(_) => "",
-                };
-                format!("the workload is being deleted{next}; {}", progress())
-            } else {
-                format!("rolling out; {}", progress())
-            };
-            decision(State::Updating, condition.0, condition.1, text)
-        }
+        _ if is_rolling(inputs, workload, ready, desired) => rolling_out(inputs, workload, counts),
         // Row 11: more pods exist than desired.
-        _ if total > desired || (ready >= desired && is_scaling_down(inputs, desired)) => decision(
-            State::ScalingDown,
-            Some(true),
-            Reason::PodsReady,
-            progress(),
-        ),
+        _ if total > desired || (ready >= desired && is_scaling_down(inputs, desired)) => {
+            let text = progress(counts);
+            decision(State::ScalingDown, Some(true), Reason::PodsReady, text)
+        }
         // Row 12: a pod has been unready for too long.
         _ if ready < desired && unready_deadline(inputs).is_some_and(|ends| ends <= inputs.now) => {
-            let state = if ready == 0 {
-                State::WorkloadError
-            } else {
-                State::Degraded
-            };
-            let limit = inputs.unready_limit.unwrap_or_default().as_secs();
-            let message = format!(
-                "{}; a pod has been running for {limit} s without becoming ready",
-                progress()
-            );
-            decision(state, Some(false), Reason::PodsNotReady, message)
+            unready_for_too_long(inputs, counts)
         }
         // Row 13: pods are starting.
-        _ if ready < desired => {
-            let state = match inputs.previous {
-                None | Some(State::Creating) => State::Creating,
-                Some(_) => State::ScalingUp,
-            };
-            let condition = if ready > 0 {
-                (Some(true), Reason::Scaling)
-            } else {
-                (Some(false), Reason::Progressing)
-            };
-            decision(state, condition.0, condition.1, progress())
-        }
+        _ if ready < desired => starting(inputs, counts),
         // Row 14: all pods are ready, or none is desired.
         _ => {
             let reason = if desired == 0 {
@@ -275,19 +255,60 @@ fn pods_decision(
             } else {
                 Reason::PodsReady
             };
-            decision(State::Running, Some(true), reason, progress())
+            decision(State::Running, Some(true), reason, progress(counts))
         }
-    };
-    decision.progressing = matches!(
-        decision.state,
-        State::Creating | State::Updating | State::ScalingUp
-    );
-    let stuck_at = progress_deadline(inputs, &decision);
-    if stuck_at.is_some_and(|ends| ends <= inputs.now) {
-        return progress_deadline_exceeded(inputs, ready, &progress());
     }
-    decision.recheck_at = stuck_at;
-    decision
+}
+
+fn rolling_out(
+    inputs: &StateInputs<'_>,
+    workload: &WorkloadRecord,
+    counts: Counts,
+) -> StateDecision {
+    let text = if workload.metadata.deleting {
+        let next = match inputs.skip_reason {
+            None => ", and recreated once it is gone",
+            Some(_) => "",
+        };
+        format!("the workload is being deleted{next}; {}", progress(counts))
+    } else {
+        format!("rolling out; {}", progress(counts))
+    };
+    if counts.ready > 0 {
+        decision(State::Updating, Some(true), Reason::RollingOut, text)
+    } else {
+        decision(State::Updating, Some(false), Reason::Progressing, text)
+    }
+}
+
+fn unready_for_too_long(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
+    let state = if counts.ready == 0 {
+        State::WorkloadError
+    } else {
+        State::Degraded
+    };
+    let limit = inputs.unready_limit.unwrap_or_default().as_secs();
+    let text = format!(
+        "{}; a pod has been running for {limit} s without becoming ready",
+        progress(counts)
+    );
+    decision(state, Some(false), Reason::PodsNotReady, text)
+}
+
+fn starting(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
+    let state = match inputs.previous {
+        None | Some(State::Creating) => State::Creating,
+        Some(_) => State::ScalingUp,
+    };
+    if counts.ready > 0 {
+        decision(state, Some(true), Reason::Scaling, progress(counts))
+    } else {
+        decision(state, Some(false), Reason::Progressing, progress(counts))
+    }
+}
+
+fn progress(Counts { ready, desired, .. }: Counts) -> String {
+    format!("{ready} of {desired} pods are ready")
 }
 
 /// Pods that another autoscaler scales to zero are not started by a message.
