@@ -87,7 +87,59 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
 }
 
+/// What a context is made of, apart from empty caches and memory.
+pub struct ContextParts {
+    /// Fenced, so that only the leader writes.
+    pub client: Client,
+    pub impersonation: Impersonation,
+    pub installation: Installation,
+    pub brokers: Brokers,
+    pub runtime_script: RuntimeScript,
+    pub events: Events,
+    pub metrics: Arc<Metrics>,
+    /// How many bound targets may be rolled out at once.
+    pub max_rollouts: usize,
+    /// How many of our own workloads may be rolled out at once when the installation changes.
+    pub max_workload_rollouts: usize,
+    /// Time between checks of a retired queue.
+    pub retired_queue_interval: Duration,
+}
+
 impl Context {
+    /// A context that knows nothing of the cluster yet.
+    pub fn new(parts: ContextParts) -> Self {
+        let impersonation = &parts.impersonation;
+        let workloads = Workloads::new(impersonation);
+        Self {
+            stores: Stores::default(),
+            leading_since: OnceLock::new(),
+            installation: parts.installation,
+            creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
+            workloads,
+            service_accounts: Objects::new(impersonation),
+            scaled_objects: Objects::new(impersonation),
+            trigger_authentications: Objects::new(impersonation),
+            keda: Keda::default(),
+            config_maps: ConfigMaps::new(impersonation),
+            queue_claims: QueueClaims::default(),
+            bindings: Arc::default(),
+            deleted_bindings: DeletedBindings::default(),
+            lost_scaled_objects: LostScaledObjects::default(),
+            rollout_slots: RolloutSlots::new(parts.max_rollouts),
+            workload_rollouts: WorkloadRollouts::new(parts.max_workload_rollouts),
+            brokers: parts.brokers,
+            queue_rechecks: QueueRechecks::default(),
+            retired_queue_schedule: RetiredQueueSchedule::new(parts.retired_queue_interval),
+            unrecorded_queues: UnrecordedQueues::default(),
+            depths: Arc::default(),
+            runtime_script: parts.runtime_script,
+            events: parts.events,
+            metrics: parts.metrics,
+            impersonation: parts.impersonation,
+            client: parts.client,
+        }
+    }
+
     /// Drops all state of an actor that was deleted or is no longer watched.
     pub fn forget(&self, key: &Key) {
         self.queue_rechecks.forget(key);

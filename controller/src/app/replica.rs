@@ -1,6 +1,6 @@
 //! Composes one replica of the controller, and starts it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use asya_process::BoxError;
 use asya_process::tasks::Tasks;
@@ -15,27 +15,15 @@ use super::operator::Operator;
 use super::watches::Watches;
 use super::worker::RequeuePolicy;
 use crate::app::args::Args;
-use crate::binding::deleted::DeletedBindings;
-use crate::binding::lost_scaled_objects::LostScaledObjects;
-use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
-use crate::broker::health::{CheckIntervals, QueueRechecks};
+use crate::broker::health::CheckIntervals;
 use crate::broker::http_client::{self, BuildHttpClients};
-use crate::broker::queue_claims::QueueClaims;
-use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
-use crate::broker::unrecorded_queues::UnrecordedQueues;
 use crate::certificates::CertificateConfig;
 use crate::cluster::client;
-use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Impersonation;
-use crate::cluster::keda::Keda;
 use crate::cluster::leader::{self, Candidate};
-use crate::cluster::objects::Objects;
-use crate::cluster::rollouts::WorkloadRollouts;
-use crate::cluster::workload::Workloads;
-use crate::context::{Context, Deadlines, Installation, Stores};
-use crate::pods::creation_failures::PodCreationFailures;
+use crate::context::{Context, ContextParts, Deadlines, Installation};
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::runtime_script::source;
 use crate::telemetry::events;
@@ -133,17 +121,7 @@ impl Replica {
             certificates,
             script,
         } = configuration;
-        transports
-            .warnings
-            .iter()
-            .for_each(|warning| warn!(warning, "transport configuration"));
-        let enabled: Vec<_> = transports
-            .iter()
-            .filter(|transport| transport.enabled)
-            .map(|transport| &*transport.name)
-            .collect();
-        info!(enabled = enabled.join(","), "Transport registry loaded");
-
+        log_transports(&transports);
         let metrics = Arc::new(Metrics::new());
         let fence = if args.leader_elect {
             Fence::closed()
@@ -153,30 +131,12 @@ impl Replica {
         let client = (connections.api_server)(&fence, metrics.api_writes())?;
         let identity = leader::identity(&args.pod_name);
         let namespace = namespace(args);
-        let impersonation =
-            Impersonation::new(client.clone(), args.impersonate.then_some(namespace));
-        let workloads = Workloads::new(&impersonation);
-        let context = Context {
-            stores: Stores::default(),
-            leading_since: OnceLock::new(),
+        let context = Context::new(ContextParts {
+            impersonation: Impersonation::new(
+                client.clone(),
+                args.impersonate.then_some(namespace),
+            ),
             installation: installation(args, transports, settings, &script),
-            queue_claims: QueueClaims::default(),
-            bindings: Arc::default(),
-            deleted_bindings: DeletedBindings::default(),
-            lost_scaled_objects: LostScaledObjects::default(),
-            rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
-            workload_rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
-            queue_rechecks: QueueRechecks::default(),
-            retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
-            unrecorded_queues: UnrecordedQueues::default(),
-            depths: Arc::default(),
-            creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
-            workloads,
-            service_accounts: Objects::new(&impersonation),
-            scaled_objects: Objects::new(&impersonation),
-            trigger_authentications: Objects::new(&impersonation),
-            keda: Keda::default(),
-            config_maps: ConfigMaps::new(&impersonation),
             brokers: Brokers::new(
                 client.clone(),
                 &args.namespace,
@@ -186,11 +146,13 @@ impl Replica {
                 connections.brokers,
             ),
             runtime_script: RuntimeScript::new(script, namespace),
-            impersonation,
             events: events::Events::new(client.clone(), &identity),
             metrics: Arc::clone(&metrics),
+            max_rollouts: usize::from(args.max_rollouts),
+            max_workload_rollouts: usize::from(args.max_workload_rollouts),
+            retired_queue_interval: args.queue_health_check_interval,
             client: client.clone(),
-        };
+        });
         let operator = Operator {
             context: Arc::new(context),
             queue: WorkQueue::with_observer(queue_settings(args), metrics.clone()),
@@ -259,6 +221,18 @@ impl Replica {
         watches.abort();
         ending
     }
+}
+
+fn log_transports(transports: &TransportsConfig) {
+    for warning in &transports.warnings {
+        warn!(warning, "transport configuration");
+    }
+    let enabled: Vec<_> = transports
+        .iter()
+        .filter(|transport| transport.enabled)
+        .map(|transport| &*transport.name)
+        .collect();
+    info!(enabled = enabled.join(","), "Transport registry loaded");
 }
 
 fn runtime_script(args: &Args) -> Result<Arc<str>, source::Error> {

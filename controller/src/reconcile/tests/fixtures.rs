@@ -1,6 +1,6 @@
 //! Fixtures for the tests of plan and report.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
@@ -10,25 +10,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::binding::deleted::DeletedBindings;
-use crate::binding::lost_scaled_objects::LostScaledObjects;
-use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::{QueueRechecks, RecheckSequence};
+use crate::broker::health::RecheckSequence;
 use crate::broker::http_client::over_network;
-use crate::broker::queue_claims::QueueClaims;
-use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
-use crate::broker::unrecorded_queues::UnrecordedQueues;
-use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Impersonation;
-use crate::cluster::keda::Keda;
-use crate::cluster::objects::Objects;
-use crate::cluster::rollouts::WorkloadRollouts;
-use crate::cluster::workload::Workloads;
-use crate::context::{Context, Deadlines, Installation, Stores};
-use crate::pods::creation_failures::PodCreationFailures;
+use crate::context::{Context, ContextParts, Deadlines, Installation};
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::availability::{Availability, AvailabilitySource};
 use crate::reconcile::model::child::{Child, ChildOwnership};
@@ -104,47 +92,27 @@ pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
 
 /// A context with this API server and empty stores.
 pub(crate) fn context_of(client: kube::Client) -> Context {
-    let impersonation = Impersonation::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());
-    let runtime_namespace = installation.namespace.clone();
-    let brokers = Brokers::new(
-        client.clone(),
-        &runtime_namespace,
-        Fence::unrestricted(),
-        Arc::clone(&metrics),
-        1,
-        over_network(),
-    );
-    let workloads = Workloads::new(&impersonation);
-    Context {
-        stores: Stores::default(),
-        leading_since: OnceLock::new(),
+    Context::new(ContextParts {
+        impersonation: Impersonation::new(client.clone(), None),
+        brokers: Brokers::new(
+            client.clone(),
+            &installation.namespace,
+            Fence::unrestricted(),
+            Arc::clone(&metrics),
+            1,
+            over_network(),
+        ),
+        runtime_script: RuntimeScript::new("script".into(), &installation.namespace),
         installation,
-        creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
-        workloads,
-        service_accounts: Objects::new(&impersonation),
-        scaled_objects: Objects::new(&impersonation),
-        trigger_authentications: Objects::new(&impersonation),
-        keda: Keda::default(),
-        config_maps: ConfigMaps::new(&impersonation),
-        queue_claims: QueueClaims::default(),
-        bindings: Arc::default(),
-        deleted_bindings: DeletedBindings::default(),
-        lost_scaled_objects: LostScaledObjects::default(),
-        rollout_slots: RolloutSlots::new(1),
-        workload_rollouts: WorkloadRollouts::new(1),
-        brokers,
-        queue_rechecks: QueueRechecks::default(),
-        retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
-        unrecorded_queues: UnrecordedQueues::default(),
-        depths: Arc::default(),
-        runtime_script: RuntimeScript::new("script".into(), &runtime_namespace),
         events: Events::new(client.clone(), "test"),
         metrics,
-        impersonation,
+        max_rollouts: 1,
+        max_workload_rollouts: 1,
+        retired_queue_interval: Duration::ZERO,
         client,
-    }
+    })
 }
 
 /// An installation with the transports `mq`, `twin` (the same broker) and `other` (RabbitMQ), `aws` (SQS), `fixed`
