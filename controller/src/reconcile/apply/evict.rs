@@ -11,7 +11,7 @@ use kube::core::Status;
 
 use super::verify_unchanged::verify_availability;
 use crate::context::Context;
-use crate::fault::{Conflict, Error, Reason, Requeue, StepError};
+use crate::fault::{Conflict, Error, Fault, Reason, Requeue, StepError};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::target_pods::PodToReplace;
@@ -46,7 +46,7 @@ pub async fn evict(
         Err(kube::Error::Api(status)) if status.code == 429 => {
             let wait = backoff(context.rollout_slots.eviction_rejected(key));
             let text = format!("pod {} cannot be evicted yet: {}", pod.name, status.message);
-            Ok(RolloutOutcome::Waiting(
+            Ok(RolloutOutcome::waiting(
                 Reason::RolloutWaiting,
                 text,
                 Requeue::After(wait),
@@ -56,11 +56,10 @@ pub async fn evict(
             context.rollout_slots.release(key);
             let subject = format!("eviction of pod {}", pod.name);
             let fault = StepError::of_write(&subject, error).fault()?;
-            Ok(RolloutOutcome::Waiting(
-                Reason::RolloutWaiting,
-                fault.message,
-                fault.requeue,
-            ))
+            Ok(RolloutOutcome::Waiting(Fault {
+                reason: Reason::RolloutWaiting,
+                ..fault
+            }))
         }
     }
 }

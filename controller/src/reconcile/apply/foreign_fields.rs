@@ -77,7 +77,7 @@ pub(super) async fn write_annotations(
             "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
             fault.message
         );
-        return Ok(Some(RolloutOutcome::Waiting(
+        return Ok(Some(RolloutOutcome::waiting(
             Reason::RolloutWaiting,
             text,
             fault.requeue,

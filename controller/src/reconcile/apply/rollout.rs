@@ -36,7 +36,7 @@ pub(super) async fn roll_out(
     match decision {
         RolloutDecision::NotNeeded => Ok(RolloutOutcome::NotNeeded),
         RolloutDecision::Wait(reason, text, wait) => {
-            Ok(RolloutOutcome::Waiting(reason, text, Requeue::After(wait)))
+            Ok(RolloutOutcome::waiting(reason, text, Requeue::After(wait)))
         }
         RolloutDecision::AwaitSlot => Ok(RolloutOutcome::await_slot(FALLBACK_REQUEUE)),
         RolloutDecision::Halted(text) => Ok(RolloutOutcome::Halted(text)),

@@ -334,10 +334,12 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         context
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
-        let RolloutOutcome::Waiting(_, _, Requeue::After(backoff)) =
-            evict::evict(&context, observed.key(), &pod, &just_read(1))
-                .await
-                .unwrap()
+        let RolloutOutcome::Waiting(Fault {
+            requeue: Requeue::After(backoff),
+            ..
+        }) = evict::evict(&context, observed.key(), &pod, &just_read(1))
+            .await
+            .unwrap()
         else {
             panic!()
         };

@@ -58,7 +58,7 @@ pub(super) async fn unbind(
         }
     };
     Ok(Some(match rolled {
-        Some(RolloutOutcome::Waiting(_, text, requeue)) => blocked(&text, requeue),
+        Some(RolloutOutcome::Waiting(fault)) => blocked(&fault.message, fault.requeue),
         Some(RolloutOutcome::Conflict(conflict)) => {
             context.rollout_slots.release(key);
             let manager = conflict.manager.unwrap_or_default();

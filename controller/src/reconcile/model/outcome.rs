@@ -355,8 +355,8 @@ pub enum RolloutOutcome {
     NotNeeded,
     /// New pods would get the sidecar, but the target has no pods yet.
     NoPodsYet,
-    /// Blocked, or already in progress.
-    Waiting(Reason, String, Requeue),
+    /// Blocked, or already in progress, for this reason.
+    Waiting(Fault),
     /// Replacements do not get the sidecar, or are not created: no further pod is replaced until the spec of the actor
     /// or its target changes, or the user asks for it by `asya.sh/roll-now` (ROLL-5).
     Halted(String),
@@ -376,6 +376,14 @@ impl RolloutOutcome {
     pub const CONFLICT_MESSAGE: &str = "another field manager owns or changed the annotation that restarts the target's pods; the \
          operator writes it again after a delay (condition Conflict says who)";
 
+    pub fn waiting(reason: Reason, message: impl Into<String>, requeue: Requeue) -> Self {
+        Self::Waiting(Fault {
+            reason,
+            message: message.into(),
+            requeue,
+        })
+    }
+
     pub fn requested(method: ReplacementMethod) -> Self {
         let text = "the target's pods are being replaced by pods with the sidecar";
         Self::Requested(
@@ -387,9 +395,9 @@ impl RolloutOutcome {
 
     /// No rollout slot is free. The actor is enqueued when one is; `fallback` is in case that is missed.
     pub fn await_slot(fallback: Duration) -> Self {
-        Self::Waiting(
+        Self::waiting(
             Reason::RolloutWaiting,
-            AWAITS_SLOT.to_owned(),
+            AWAITS_SLOT,
             Requeue::After(fallback),
         )
     }
@@ -420,8 +428,8 @@ pub enum TemplateOutcome {
     GivenUp(Option<Fault>),
     /// Not allowed in this template.
     Refused(Fault),
-    /// Blocked, or already in progress.
-    Waiting(Reason, String, Requeue),
+    /// Blocked, or already in progress, for this reason.
+    Waiting(Fault),
     /// Changed by another field manager, which may own them.
     Conflict(FieldConflict),
     /// Another field manager keeps changing them: the operator no longer writes them until a spec changes (CONF-6).

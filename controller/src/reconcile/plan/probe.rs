@@ -277,28 +277,20 @@ impl ProbeParams {
         let requeue = probe
             .next_probe_in
             .map_or(Requeue::SlowBackoff, Requeue::After);
-        RolloutOutcome::Waiting(reason, text, requeue)
+        RolloutOutcome::waiting(reason, text, requeue)
     }
 }
 
 fn rollout_begins(wait: Duration) -> RolloutOutcome {
     let text =
         "the API server admits pods with the sidecar; pods without it will be replaced in a moment";
-    RolloutOutcome::Waiting(
-        Reason::RolloutInProgress,
-        text.to_owned(),
-        Requeue::After(wait),
-    )
+    RolloutOutcome::waiting(Reason::RolloutInProgress, text, Requeue::After(wait))
 }
 
 fn no_webhook() -> RolloutOutcome {
     let text = "the operator is installed without its webhook, so no pod gets the sidecar; enable it \
      (webhook.enabled)";
-    RolloutOutcome::Waiting(
-        Reason::WebhookNotReady,
-        text.to_owned(),
-        Requeue::AwaitChange,
-    )
+    RolloutOutcome::waiting(Reason::WebhookNotReady, text, Requeue::AwaitChange)
 }
 
 /// Whether the target has all its desired pods, as far as their number is known.

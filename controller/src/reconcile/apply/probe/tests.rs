@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::fault::{Reason, Requeue};
+use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::plan::rollout::inputs::RolloutAction;
@@ -93,7 +93,11 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let mut outcome = BindingOutcome::default();
         match before(&context, &observed, &annotate, &mut outcome).await {
             Ok(next) => assert!(starts && next == annotate, "{age}"),
-            Err(RolloutOutcome::Waiting(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
+            Err(RolloutOutcome::Waiting(Fault {
+                reason: Reason::RolloutInProgress,
+                requeue: Requeue::After(wait),
+                ..
+            })) => {
                 assert!(!starts && wait <= Duration::from_secs(2), "{age}: {wait:?}");
             }
             Err(other) => panic!("{other:?}"),
@@ -131,11 +135,12 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
                 assert_eq!(next, step);
                 None
             }
-            Err(RolloutOutcome::Waiting(reason, text, _)) => {
+            Err(RolloutOutcome::Waiting(fault)) => {
                 // The message mentions the webhook only if a dry run was made.
                 let ran = outcome.probe.outcome != ProbeOutcome::NotRun;
+                let text = fault.message;
                 assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
-                Some(Some(reason))
+                Some(Some(fault.reason))
             }
             Err(RolloutOutcome::NotChecked) => Some(None),
             Err(other) => panic!("{other:?}"),
@@ -159,7 +164,9 @@ async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
     let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
     let (context, mut outcome) = (context_with(NO_RESPONSE), BindingOutcome::default());
     match before(&context, &observed, &step, &mut outcome).await {
-        Err(RolloutOutcome::Waiting(Reason::ProbeFailed, text, _)) => {
+        Err(RolloutOutcome::Waiting(fault)) => {
+            assert_eq!(fault.reason, Reason::ProbeFailed);
+            let text = fault.message;
             assert!(
                 text.contains("restart the target's pods yourself"),
                 "{text}"

@@ -99,7 +99,9 @@ async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
         let (context, key) = (context_with(responses), Key::new("ns", "a"));
         context.rollout_slots.acquire(&key, Timestamp::MAX);
         let outcome = match evict::evict(&context, &key, &pod("web-1"), &just_read(1)).await {
-            Ok(RolloutOutcome::Waiting(Reason::RolloutWaiting, ..)) => "waiting",
+            Ok(RolloutOutcome::Waiting(fault)) if fault.reason == Reason::RolloutWaiting => {
+                "waiting"
+            }
             Ok(_) => "requested",
             Err(Error::Stale(_)) => "stale",
             Err(_) => "failed",

@@ -52,11 +52,12 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
     let context = context_with(uninjected_pods);
     for (seconds, what) in [(1, "the webhook may lag"), (30, "it is asked less often")] {
         let outcome = template::template(&context, observed.key(), plan.clone(), None).await;
-        let Ok(TemplateOutcome::Waiting(Reason::AlreadyBound, _, requeue)) = outcome else {
+        let Ok(TemplateOutcome::Waiting(fault)) = outcome else {
             panic!("{outcome:?}")
         };
         let wait = Duration::from_secs(seconds);
-        assert_eq!(requeue, Requeue::After(wait), "{what}");
+        let expected = (Reason::AlreadyBound, Requeue::After(wait));
+        assert_eq!((fault.reason, fault.requeue), expected, "{what}");
         tokio::time::advance(wait).await;
     }
     let context = context_with(injected_pods);

@@ -311,7 +311,7 @@ fn observed_with(hpas: &[Value], has_scaled_object: bool) -> Observed {
 #[test]
 fn handoff_is_written_by_the_rollout_or_separately_if_none_is_needed() {
     let text = || "text".to_owned();
-    let waiting = RolloutOutcome::Waiting(Reason::RolloutWaiting, text(), Requeue::AwaitChange);
+    let waiting = RolloutOutcome::waiting(Reason::RolloutWaiting, text(), Requeue::AwaitChange);
     for (outcome, expected) in [
         (
             RolloutOutcome::Requested(ReplacementMethod::Annotation, text(), Requeue::AwaitChange),

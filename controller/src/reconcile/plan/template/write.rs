@@ -117,7 +117,7 @@ impl TemplateParams {
                     "{}: the sidecar cannot be added to its pod template: {why}",
                     self.workload
                 );
-                waiting(reason, &text, Requeue::AwaitChange)
+                waiting(reason, text, Requeue::AwaitChange)
             })
     }
 
@@ -159,7 +159,10 @@ impl TemplateParams {
 
 /// The outcome of an apply that the API server rejected for another reason than a field conflict.
 pub fn refused(fault: Fault) -> TemplateOutcome {
-    TemplateOutcome::Waiting(Reason::StrategyNotAllowed, fault.message, fault.requeue)
+    TemplateOutcome::Waiting(Fault {
+        reason: Reason::StrategyNotAllowed,
+        ..fault
+    })
 }
 
 /// Fails if the object is no longer the target.
@@ -186,7 +189,7 @@ fn displaces_first(workload: &ObjectRef, body: &Value, result: &Value) -> Option
     );
     Some(waiting(
         Reason::StrategyNotAllowed,
-        &text,
+        text,
         Requeue::AwaitChange,
     ))
 }
@@ -199,7 +202,7 @@ fn blocked_rollout(workload: &ObjectRef, target_object: &TargetObject) -> Option
         );
         return Some(waiting(
             Reason::RolloutWaiting,
-            &text,
+            text,
             Requeue::After(PAUSED_RETRY),
         ));
     }
@@ -232,11 +235,15 @@ pub fn probe_failed(failure: &ProbeFailure, wait: Duration) -> TemplateOutcome {
             ),
         ),
     };
-    TemplateOutcome::Waiting(reason, text, Requeue::After(wait))
+    waiting(reason, text, Requeue::After(wait))
 }
 
-pub fn waiting(reason: Reason, text: &str, requeue: Requeue) -> TemplateOutcome {
-    TemplateOutcome::Waiting(reason, text.to_owned(), requeue)
+pub fn waiting(reason: Reason, text: impl Into<String>, requeue: Requeue) -> TemplateOutcome {
+    TemplateOutcome::Waiting(Fault {
+        reason,
+        message: text.into(),
+        requeue,
+    })
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn requeues(outcome: &BindingOutcome) -> impl Iterator<Item = Requeue> {
 /// When to requeue for the target's pod template.
 fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
     match outcome {
-        TemplateOutcome::Waiting(_, _, requeue) => Some(*requeue),
+        TemplateOutcome::Waiting(fault) => Some(fault.requeue),
         TemplateOutcome::Conflict(_) => Some(Requeue::Now),
         TemplateOutcome::NotChecked
         | TemplateOutcome::NotDesired
@@ -104,7 +104,7 @@ fn field_events(outcome: &BindingOutcome) -> Vec<(ContestedPart, FieldEvent)> {
         RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         RolloutOutcome::NotChecked
-        | RolloutOutcome::Waiting(..)
+        | RolloutOutcome::Waiting(_)
         | RolloutOutcome::Halted(_)
         | RolloutOutcome::Stalled(_)
         | RolloutOutcome::Yielded
@@ -119,7 +119,7 @@ fn field_events(outcome: &BindingOutcome) -> Vec<(ContestedPart, FieldEvent)> {
         }
         TemplateOutcome::NotChecked
         | TemplateOutcome::Unchanged
-        | TemplateOutcome::Waiting(..)
+        | TemplateOutcome::Waiting(_)
         | TemplateOutcome::Yielded => None,
     };
     let template_event = template_event.map(|event| (ContestedPart::Template, event));

@@ -117,7 +117,7 @@ fn injected_by_pods(
     let without_pods = counted.pods.matched == 0;
     let known = |status: bool, reason, text: &str| Some(Injected::new(status, reason, text));
     match &outcome.rollout {
-        RolloutOutcome::Waiting(reason, text, _) => known(false, *reason, text),
+        RolloutOutcome::Waiting(fault) => known(false, fault.reason, &fault.message),
         RolloutOutcome::Requested(_, text, _) => known(false, Reason::RolloutInProgress, text),
         RolloutOutcome::Halted(text) | RolloutOutcome::Stalled(text) => {
             known(false, Reason::RolloutHalted, text)
@@ -183,10 +183,9 @@ fn was_reported(observed: &Observed, text: &str) -> bool {
 fn injected_by_template(outcome: &BindingOutcome, counted: &TargetPodCounts) -> Option<Injected> {
     let not_injected = |reason, text: &str| Some(Injected::new(false, reason, text));
     match &outcome.template {
-        TemplateOutcome::Waiting(reason, text, _) => not_injected(*reason, text),
-        TemplateOutcome::Refused(fault) | TemplateOutcome::GivenUp(Some(fault)) => {
-            not_injected(fault.reason, &fault.message)
-        }
+        TemplateOutcome::Waiting(fault)
+        | TemplateOutcome::Refused(fault)
+        | TemplateOutcome::GivenUp(Some(fault)) => not_injected(fault.reason, &fault.message),
         TemplateOutcome::Conflict(_) => {
             not_injected(Reason::RolloutWaiting, TemplateOutcome::CONFLICT_MESSAGE)
         }

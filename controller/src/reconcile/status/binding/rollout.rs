@@ -19,9 +19,8 @@ const STALLED_RECHECK: Duration = Duration::from_secs(30);
 /// When to requeue for pods that are being replaced.
 pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
     match outcome {
-        RolloutOutcome::Waiting(_, _, requeue) | RolloutOutcome::Requested(_, _, requeue) => {
-            Some(*requeue)
-        }
+        RolloutOutcome::Waiting(fault) => Some(fault.requeue),
+        RolloutOutcome::Requested(_, _, requeue) => Some(*requeue),
         // Readiness of pods that have no sidecar yet is not watched.
         RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),
         // The next reconcile knows the backoff.
@@ -55,7 +54,7 @@ pub(super) fn rollout_status(
     };
     match &outcome.rollout {
         RolloutOutcome::NotChecked => previous,
-        RolloutOutcome::Waiting(..) => previous.map(|previous| RolloutStatus {
+        RolloutOutcome::Waiting(_) => previous.map(|previous| RolloutStatus {
             stalled: false,
             ..previous
         }),

@@ -19,6 +19,7 @@ use crate::reconcile::model::outcome::{
     TemplateOutcome,
 };
 use crate::reconcile::model::target_pods::TargetPods;
+use crate::reconcile::plan::template::write;
 use crate::reconcile::status::active::{ActiveMode, active_report};
 use crate::reconcile::status::common::Report;
 use crate::reconcile::tests::bindings::{binding_to, refused, resolved};
@@ -449,7 +450,7 @@ fn reverted_template_is_reported_and_requeued() {
         (waiting_condition.clone(), Requeue::Now, entry("Waiting"))
     );
     let soon = Requeue::After(Duration::from_secs(5));
-    let wait = TemplateOutcome::Waiting(Reason::RolloutWaiting, "later".to_owned(), soon);
+    let wait = write::waiting(Reason::RolloutWaiting, "later", soon);
     let again = report_of(json!([waiting]), wait);
     assert_eq!(again, (waiting_condition, soon, entry("Waiting")));
     let applied = TemplateOutcome::Applied(TemplateStatus::default());

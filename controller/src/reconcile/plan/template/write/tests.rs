@@ -22,7 +22,7 @@ fn workload() -> ObjectRef {
 
 fn reason(outcome: Option<TemplateOutcome>) -> Option<(Reason, Requeue)> {
     match outcome? {
-        TemplateOutcome::Waiting(reason, _, requeue) => Some((reason, requeue)),
+        TemplateOutcome::Waiting(fault) => Some((fault.reason, fault.requeue)),
         other => panic!("{other:?}"),
     }
 }

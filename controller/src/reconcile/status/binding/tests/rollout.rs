@@ -60,7 +60,7 @@ fn actor_that_drains_again_forgets_that_it_has_given_up_its_fields() {
     };
     let outcomes: [fn() -> RolloutOutcome; 3] = [
         || RolloutOutcome::NotChecked,
-        || RolloutOutcome::Waiting(Reason::RolloutWaiting, "why".into(), Requeue::AwaitChange),
+        || RolloutOutcome::waiting(Reason::RolloutWaiting, "why", Requeue::AwaitChange),
         || RolloutOutcome::Stalled("why".into()),
     ];
     for outcome in outcomes {
