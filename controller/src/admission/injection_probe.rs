@@ -153,7 +153,9 @@ impl InjectionProbes {
     }
 
     fn spawn(&mut self, binding: &WebhookBinding, ca_bundle: &str) {
-        let (client, binding, ca_bundle) = (self.client.clone(), binding.clone(), ca_bundle.into());
+        let client = self.client.clone();
+        let binding = binding.clone();
+        let ca_bundle = ca_bundle.into();
         self.running.spawn(async move {
             let started = Instant::now();
             let probe = AssertUnwindSafe(run_probe(&client, &binding)).catch_unwind();

@@ -169,12 +169,10 @@ impl WebhookConfigManager {
             move |_| changed.notify_one()
         };
         let name = "watch of webhook configurations";
-        let (mutating, validating, owner_roles, facts) = (
-            self.mutating.watch(metrics).run(notify()),
-            self.validating.watch(metrics).run(notify()),
-            self.owner_roles.watch(metrics).run(notify()),
-            self.facts.watch(metrics).run(notify()),
-        );
+        let mutating = self.mutating.watch(metrics).run(notify());
+        let validating = self.validating.watch(metrics).run(notify());
+        let owner_roles = self.owner_roles.watch(metrics).run(notify());
+        let facts = self.facts.watch(metrics).run(notify());
         watches.spawn(self.tasks.run_forever(name, mutating));
         watches.spawn(self.tasks.run_forever(name, validating));
         watches.spawn(

@@ -223,7 +223,8 @@ where
         &self,
         desired: &DesiredConfig,
     ) -> Result<Projected<WebhookConfigurationRecord<K>>, String> {
-        let (kind, name) = (K::kind(&()), &*desired.name);
+        let kind = K::kind(&());
+        let name = &*desired.name;
         let write_error = |error: kube::Error| format!("{kind} {name}: {error}");
         let api: Api<Projected<WebhookConfigurationRecord<K>>> = Api::all(self.client.clone());
         let params = PatchParams::apply(manager::ADMISSION).force();

@@ -79,7 +79,8 @@ fn start(operator: &Operator, client: &Client, required: &NeededWatch) -> JoinSe
         WatchSubject::Constraints if !operator.context.installation.webhook => {}
         WatchSubject::Constraints => constraints(operator, client, &required.scope, &mut task),
         WatchSubject::Objects(kind) => {
-            let (operator, client) = (operator.clone(), client.clone());
+            let operator = operator.clone();
+            let client = client.clone();
             let tasks = operator.tasks.clone();
             let run = objects(operator, client, kind.clone(), required.scope.clone());
             task.spawn(tasks.run_forever("watch of targets", run));

@@ -57,7 +57,8 @@ impl LeaderTasks {
 
     /// Starts applying the CRD and managing the webhook's certificates and configurations.
     fn start(&self, operator: &Operator, client: &Client) -> JoinSet<()> {
-        let (tasks, mut started) = (&operator.tasks, JoinSet::new());
+        let tasks = &operator.tasks;
+        let mut started = JoinSet::new();
         if self.manages_crd {
             started.spawn(tasks.run_to_completion("the CRD", apply_crd(client.clone())));
         }
@@ -113,7 +114,8 @@ impl Leadership {
         let queue = self.operator.queue.clone();
         let process_check = self.operator.readiness.check(PROCESS);
         process_check.ready();
-        let (release, phase) = (CancellationToken::new(), LeadershipPhase::default());
+        let release = CancellationToken::new();
+        let phase = LeadershipPhase::default();
         let election = tokio::spawn(elect(
             self.elects,
             self.candidate,

@@ -100,7 +100,8 @@ async fn remaining_actors(
 }
 
 async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<RemainingActor>, kube::Error> {
-    let (mut actors, mut params) = (Vec::new(), ListParams::default().limit(ACTORS_PAGE));
+    let mut actors = Vec::new();
+    let mut params = ListParams::default().limit(ACTORS_PAGE);
     loop {
         let page = api.list(&params).await?;
         actors.extend(

@@ -283,7 +283,8 @@ fn by_labels(labels: Option<&'static str>) -> Selector {
 
 impl KedaCrdWatches {
     fn start(operator: &Operator, client: &Client) -> Self {
-        let (mut running, mut passed) = (JoinSet::new(), Vec::new());
+        let mut running = JoinSet::new();
+        let mut passed = Vec::new();
         let crds = &operator.context.keda.crds;
         for ((name, field_selector), store) in keda::CRDS.into_iter().zip(crds) {
             let check = operator.readiness.check(&format!("watch CRD {name}"));

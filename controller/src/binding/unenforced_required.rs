@@ -35,7 +35,8 @@ impl UnenforcedRequiredBindings {
         let of = |all: &BTreeMap<Key, Unenforced>| -> BTreeSet<(Key, Unenforced)> {
             all.iter().map(|(key, why)| (key.clone(), *why)).collect()
         };
-        let (before, now) = (of(&previous), of(&unenforced_required));
+        let before = of(&previous);
+        let now = of(&unenforced_required);
         let changed: BTreeSet<Key> = before
             .symmetric_difference(&now)
             .map(|(key, _)| key.clone())

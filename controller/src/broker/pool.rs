@@ -217,7 +217,8 @@ impl Pool {
     pub(super) fn limiter(&self, transport: &str) -> Arc<BrokerLimiter> {
         let mut limiters = lock(&self.limiters);
         let limiter = limiters.entry(transport.to_owned()).or_insert_with(|| {
-            let (fence, metrics) = (self.fence.clone(), Arc::clone(&self.metrics));
+            let fence = self.fence.clone();
+            let metrics = Arc::clone(&self.metrics);
             Arc::new(BrokerLimiter::new(transport, &self.share, fence, metrics))
         });
         Arc::clone(limiter)

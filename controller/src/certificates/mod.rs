@@ -106,7 +106,8 @@ impl CertificateManager {
 
     /// Manages the certificates, forever.
     pub async fn run(mut self) {
-        let (namespace, name) = (&self.config.namespace, &self.config.secret);
+        let namespace = &self.config.namespace;
+        let name = &self.config.secret;
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
         let keys = ca_secret_name(name);
         let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
@@ -163,8 +164,10 @@ impl CertificateManager {
             self.read().await?;
         }
         for _ in 0..MAX_WRITES {
-            let (data, exists) = (self.stored.data(), self.stored.serving_secret.is_some());
-            let (secret, now) = (self.stored.parsed(), Timestamp::now());
+            let data = self.stored.data();
+            let exists = self.stored.serving_secret.is_some();
+            let secret = self.stored.parsed();
+            let now = Timestamp::now();
             self.request_trust(&secret.cas, now);
             if self.config.by_cert_manager {
                 self.log_leaf_fault(&secret, now);
@@ -327,7 +330,8 @@ impl CertificateManager {
 
     fn warn_once(&mut self, reason: &str) {
         if self.last_message.as_deref() != Some(reason) {
-            let (namespace, name) = (&self.config.namespace, &self.config.secret);
+            let namespace = &self.config.namespace;
+            let name = &self.config.secret;
             warn!(
                 secret = format!("{namespace}/{name}"),
                 reason, "webhook certificates"

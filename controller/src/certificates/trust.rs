@@ -61,7 +61,8 @@ impl OwnerRoleState {
 impl ObservedTrust {
     /// The CAs in these `caBundle`s.
     fn from_bundles<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let (mut everywhere, mut anywhere) = (None::<Vec<Certificate>>, Vec::new());
+        let mut everywhere = None::<Vec<Certificate>>;
+        let mut anywhere = Vec::new();
         for bundle in bundles {
             let bundle = CaBundle::read(bundle);
             let cas = bundle.certificates();

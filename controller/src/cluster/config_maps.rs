@@ -54,7 +54,8 @@ impl ConfigMaps {
     pub async fn ensure(&self, key: &Key, desired: &HashedManifest) -> Result<bool, StepError> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
-        let (record, mut found) = (self.objects.store.get(key), None);
+        let record = self.objects.store.get(key);
+        let mut found = None;
         match record {
             // Its deletion triggers a watch event.
             Some(record) if record.metadata.deleting => {
@@ -108,10 +109,8 @@ impl ConfigMaps {
         desired: &HashedManifest,
         found: Option<String>,
     ) -> Result<Arc<ConfigMapRecord>, StepError> {
-        let (what, manager) = (
-            format!("ConfigMap {key}"),
-            ConfigMapRecord::manager_of(&key.name),
-        );
+        let what = format!("ConfigMap {key}");
+        let manager = ConfigMapRecord::manager_of(&key.name);
         let uid = if let Some(uid) = found {
             uid
         } else {

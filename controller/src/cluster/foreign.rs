@@ -124,7 +124,8 @@ fn first_removed(previous: &Value, after: &Value, manager: &str) -> Option<Strin
         .into_iter()
         .flatten()
         .find(|entry| entry["manager"] == manager && entry["operation"] == "Apply");
-    let (mut previous, mut after) = (previous.clone(), after.clone());
+    let mut previous = previous.clone();
+    let mut after = after.clone();
     for object in [&mut previous, &mut after] {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !SERVER_FIELDS.contains(&&**key));

@@ -100,7 +100,8 @@ impl Workloads {
         key: &Key,
         object: &Value,
     ) -> Result<Arc<WorkloadRecord>, kube::Error> {
-        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        let deployments = &self.deployments;
+        let stateful_sets = &self.stateful_sets;
         Ok(match kind {
             WorkloadKind::Deployment => {
                 let written = deployments.create(key, manager::WORKLOAD, object).await?;
@@ -153,8 +154,10 @@ impl Workloads {
         workload: &WorkloadRecord,
         index: usize,
     ) -> Result<(), WriteError> {
-        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
-        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        let key = &workload.metadata.key;
+        let uid = &workload.metadata.uid;
+        let deployments = &self.deployments;
+        let stateful_sets = &self.stateful_sets;
         match workload.kind {
             WorkloadKind::Deployment => {
                 deployments
@@ -174,7 +177,8 @@ impl Workloads {
     /// # Errors
     /// `Stale` if another object has its name.
     pub async fn delete(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
-        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let key = &workload.metadata.key;
+        let uid = &workload.metadata.uid;
         match workload.kind {
             WorkloadKind::Deployment => self.deployments.delete(key, uid).await,
             WorkloadKind::StatefulSet => self.stateful_sets.delete(key, uid).await,
@@ -186,7 +190,8 @@ impl Workloads {
     /// # Errors
     /// `Stale` if another object has its name.
     pub async fn orphan(&self, workload: &WorkloadRecord, actor: &str) -> Result<(), WriteError> {
-        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let key = &workload.metadata.key;
+        let uid = &workload.metadata.uid;
         match workload.kind {
             WorkloadKind::Deployment => self.deployments.orphan(key, uid, actor).await,
             WorkloadKind::StatefulSet => self.stateful_sets.orphan(key, uid, actor).await,
@@ -204,7 +209,8 @@ impl Workloads {
         owner: &str,
         successor: &str,
     ) -> Result<(), WriteError> {
-        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let key = &workload.metadata.key;
+        let uid = &workload.metadata.uid;
         match workload.kind {
             WorkloadKind::Deployment => self.deployments.reparent(key, uid, owner, successor).await,
             WorkloadKind::StatefulSet => {
@@ -220,7 +226,8 @@ impl Workloads {
     /// # Errors
     /// `Stale` if another object has its name.
     pub async fn delete_orphaning_pods(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
-        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let key = &workload.metadata.key;
+        let uid = &workload.metadata.uid;
         match workload.kind {
             WorkloadKind::Deployment => self.deployments.delete_orphaning(key, uid).await,
             WorkloadKind::StatefulSet => self.stateful_sets.delete_orphaning(key, uid).await,

@@ -50,7 +50,8 @@ impl<'a> ForbiddenMessage<'a> {
             "create" | "patch" => "create, patch",
             verb => verb,
         };
-        let (group, resource) = (self.group, self.resource);
+        let group = self.group;
+        let resource = self.resource;
         format!(
             "{account_name} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
              namespace {}; grant it with a Role and a RoleBinding or, if the namespace is being deleted, with a \

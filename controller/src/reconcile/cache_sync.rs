@@ -22,7 +22,8 @@ impl Context {
 
     /// Returns whether all kinds of a namespace have been listed; before, none of its actors is reconciled.
     pub fn all_synced(&self, namespace: &str) -> bool {
-        let (stores, workloads) = (&self.stores, &self.workloads);
+        let stores = &self.stores;
+        let workloads = &self.workloads;
         stores.actors.is_synced(namespace)
             && stores.pods.is_synced(namespace)
             && stores.hpas.is_synced(namespace)

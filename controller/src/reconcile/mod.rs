@@ -81,7 +81,8 @@ pub async fn reconcile(
 
 /// Remembers what this reconcile has observed.
 fn remember_observed(context: &Context, observed: &Observed) {
-    let (key, updates) = (observed.key(), &observed.memory_updates);
+    let key = observed.key();
+    let updates = &observed.memory_updates;
     if let Some(error) = &updates.broker_failure {
         context.queue_rechecks.record_failure(key, error);
     }

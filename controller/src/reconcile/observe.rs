@@ -145,7 +145,8 @@ async fn observe_objects(
     known_pods: Vec<Arc<PodRecord>>,
     now: Timestamp,
 ) -> Result<Observed, Error> {
-    let (actor, previous) = (&intent.actor, &intent.previous);
+    let actor = &intent.actor;
+    let previous = &intent.previous;
     let to_ensure = intent.to_ensure();
     let ownership = intent.ownership();
     let name_taken = context.stores.foreign_names.is_taken(intent.key());
@@ -247,10 +248,8 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
             is_controlled_by(scaled_object.metadata.controller.as_ref(), actor)
                 && !finalizer_expired(scaled_object, now)
         });
-    let (hpas, scaled_objects) = (
-        context.stores.hpas.of_actor(key),
-        context.scaled_objects.store.of_actor(key),
-    );
+    let hpas = context.stores.hpas.of_actor(key);
+    let scaled_objects = context.scaled_objects.store.of_actor(key);
     let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
     let is_scaled = |kind: &WorkloadKind| {
         let target = ScaleTarget::workload(*kind, &key.name);
@@ -276,7 +275,8 @@ fn known_queues(
     previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
 ) -> KnownQueues {
-    let (claims, transports) = (&context.queue_claims, &context.installation.transports);
+    let claims = &context.queue_claims;
+    let transports = &context.installation.transports;
     let key = &actor.metadata.key;
     let holder_of = |queue: &QueueStatus| {
         let address = (&*queue.transport, &*queue.name);

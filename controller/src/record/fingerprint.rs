@@ -135,7 +135,8 @@ impl<'de> Visitor<'de> for Below {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Leaves, A::Error> {
-        let (mut all, mut is_leaf) = (Leaves::default(), true);
+        let mut all = Leaves::default();
+        let mut is_leaf = true;
         while let Some(step) = map.next_key::<Cow<'_, str>>()? {
             is_leaf = false;
             let below = map.next_value_seed(Below(child(self.0, &step)))?;

@@ -136,7 +136,8 @@ impl ReadinessCheck {
 
     /// Waits until the check is ready for the first time.
     pub fn passed(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (name, mut changes) = (Arc::clone(&self.name), self.readiness.checks.subscribe());
+        let name = Arc::clone(&self.name);
+        let mut changes = self.readiness.checks.subscribe();
         async move {
             // A dropped check counts as passed.
             let has_passed = |checks: &Checks| {

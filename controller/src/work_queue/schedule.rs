@@ -152,10 +152,8 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             RunOutcome::Failed { .. } => state.failures_after(run.retry),
             RunOutcome::Done | RunOutcome::RequeueAfter(_) => 0,
         };
-        let (attempt, timer) = (
-            attempt.map(|delay| (delay, true)),
-            timer.map(|delay| (delay, false)),
-        );
+        let attempt = attempt.map(|delay| (delay, true));
+        let timer = timer.map(|delay| (delay, false));
         let first = attempt
             .into_iter()
             .chain(timer)

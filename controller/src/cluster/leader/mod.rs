@@ -219,7 +219,8 @@ impl Election {
         shutdown: &CancellationToken,
         phase: &LeadershipPhase,
     ) -> Result<HoldEnd, &'static str> {
-        let (mut deadline, mut next) = (since + RENEW_DEADLINE, since + RENEW_INTERVAL);
+        let mut deadline = since + RENEW_DEADLINE;
+        let mut next = since + RENEW_INTERVAL;
         let give_back_at = since + UNREADY_LIMIT;
         loop {
             tokio::select! {
@@ -271,7 +272,8 @@ impl Election {
         let view = lease.as_ref().map(LeaseView::of);
         let since = Instant::now();
         let decision = decide(view, &self.identity, is_ready, &mut self.observed, since);
-        let (lease, now) = (lease.unwrap_or_default(), clock::now());
+        let lease = lease.unwrap_or_default();
+        let now = clock::now();
         let written = match decision {
             Decision::Standby { recheck_at } => {
                 return Ok(AttemptOutcome::Standby { recheck_at });

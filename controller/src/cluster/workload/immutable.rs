@@ -52,7 +52,8 @@ fn holds_quantities(existing: &Value, desired: &Value) -> bool {
     let amounts = desired.as_object().into_iter().flatten();
     let mut amounts = amounts.map(|(resource, desired)| (&existing[resource], desired));
     amounts.all(|(existing, desired)| {
-        let (stored, wanted) = (Quantity::of(existing), Quantity::of(desired));
+        let stored = Quantity::of(existing);
+        let wanted = Quantity::of(desired);
         holds(existing, desired) || (stored.is_some() && stored == wanted)
     })
 }

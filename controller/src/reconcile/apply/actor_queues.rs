@@ -130,7 +130,8 @@ impl<'a> ActorQueues<'a> {
         let mut all = transport.all_own_dead_letters(&queue.name, &queue.dead_letters);
         let transports = &context.installation.transports;
         all.retain(|name| {
-            let (address, key) = ((&*transport.name, &**name), &self.actor.metadata.key);
+            let address = (&*transport.name, &**name);
+            let key = &self.actor.metadata.key;
             context
                 .queue_claims
                 .queue_name_holder_for(transports, address, key)

@@ -86,7 +86,8 @@ where
 }
 
 fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> (Arc<R>, InventoryEntry) {
-    let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
+    let group = R::Kind::group(&());
+    let kind = R::Kind::kind(&());
     let entry = inventory_entry(
         (&group, &kind),
         record.metadata(),

@@ -55,7 +55,8 @@ pub(super) async fn delete(
         }
     }
     if let Some(account) = &plan.service_account {
-        let (accounts, metadata) = (&context.service_accounts, &account.metadata);
+        let accounts = &context.service_accounts;
+        let metadata = &account.metadata;
         match steps.service_account {
             ServiceAccountRemoval::Keep => {}
             ServiceAccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
@@ -99,11 +100,13 @@ pub(super) async fn delete(
 /// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).
 async fn orphan_scaling(context: &Context, actor: &str, plan: &Deletion) -> Result<(), Error> {
     if let Some(existing) = &plan.scaled_object {
-        let (key, uid) = (&existing.metadata.key, &existing.metadata.uid);
+        let key = &existing.metadata.key;
+        let uid = &existing.metadata.uid;
         context.scaled_objects.orphan(key, uid, actor).await?;
     }
     if let Some(existing) = &plan.trigger_authentication {
-        let (key, uid) = (&existing.metadata.key, &existing.metadata.uid);
+        let key = &existing.metadata.key;
+        let uid = &existing.metadata.uid;
         let authentications = &context.trigger_authentications;
         authentications.orphan(key, uid, actor).await?;
     }

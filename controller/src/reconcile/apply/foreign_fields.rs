@@ -170,7 +170,8 @@ pub(super) async fn give_up_template(
     actor: &Key,
     workload: &ObjectRef,
 ) -> Result<(), Error> {
-    let (manager, body) = (manager::TEMPLATE, minimal_body(workload));
+    let manager = manager::TEMPLATE;
+    let body = minimal_body(workload);
     apply(context, &actor.namespace, workload, manager, &body).await?;
     context.bindings.invalidate_target(actor);
     Ok(())

@@ -12,7 +12,8 @@ pub(super) async fn ensure_queue(
     actor: &ActorRecord,
     plan: &QueuePlan,
 ) -> QueueState {
-    let (desired, key) = (&*plan.desired, &actor.metadata.key);
+    let desired = &*plan.desired;
+    let key = &actor.metadata.key;
     let created = plan.step == QueueStep::Create;
     let client = || context.brokers.client(&desired.transport, &key.namespace);
     let queue = desired.queue_of(actor);

@@ -33,13 +33,15 @@ pub(super) async fn delete_queues(
     queues: &[QueueRemoval],
     guard: &dyn DeletionGuard,
 ) -> Result<Option<Outcome>, Error> {
-    let (mut blocker, mut wait) = (None::<Fault>, None::<Duration>);
+    let mut blocker = None::<Fault>;
+    let mut wait = None::<Duration>;
     for removal in queues {
         match delete_queue(context, actor, plan, removal, guard).await {
             Ok(RemovalProgress::Done) => {}
             // Messages have arrived in the meantime, which the next reconcile counts, or something else consumes.
             Ok(RemovalProgress::InUse) => {
-                let (policy, queue) = (plan.queue_policy, &removal.queue);
+                let policy = plan.queue_policy;
+                let queue = &removal.queue;
                 if !messages::keep_in_terminating_namespace(context, actor, policy, queue).await? {
                     blocker = blocker.or(Some(messages::not_empty_fault(&queue.name)));
                 }
@@ -118,10 +120,8 @@ async fn remove_queue(
         QueueMessages::Keep => queues.delete_if_empty(&queue.name, Untagged::Keep).await?,
         QueueMessages::Delete => delete_with_messages(queues, queue).await?,
     };
-    let (unrecorded, key) = (
-        &queues.context.unrecorded_queues,
-        &queues.actor.metadata.key,
-    );
+    let unrecorded = &queues.context.unrecorded_queues;
+    let key = &queues.actor.metadata.key;
     let created = unrecorded.created_as(key, queue);
     let may_lack_tag = unconfirmed.or(created.as_ref());
     let next = match may_lack_tag.filter(|_| is_untagged(&removed)) {
@@ -149,10 +149,8 @@ async fn remove_queue(
 /// Deletes what an earlier process may have created, if it is empty. Anything else stays: nothing shows that it ever
 /// was the actor's.
 async fn remove_unrecorded_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) -> RemovalProgress {
-    let (unrecorded, key) = (
-        &queues.context.unrecorded_queues,
-        &queues.actor.metadata.key,
-    );
+    let unrecorded = &queues.context.unrecorded_queues;
+    let key = &queues.actor.metadata.key;
     let created = unrecorded.created_as(key, queue);
     let removed = queues.delete_retired(queue, created.as_ref()).await;
     if let Err(error) = &removed {

@@ -53,7 +53,8 @@ pub(super) async fn roll_out(
                 handoff,
                 handoff_object: params.handoff_object.as_ref(),
             };
-            let (namespace, roll) = (&key.namespace, &params.roll);
+            let namespace = &key.namespace;
+            let roll = &params.roll;
             let blocked =
                 write_annotations(context, namespace, roll, annotations, params.revision).await?;
             if blocked.is_some() {

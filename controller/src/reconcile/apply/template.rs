@@ -77,7 +77,8 @@ async fn handoff_wait(context: &Context, actor: &Key, probe: &HandoffProbe) -> O
         return next.wait;
     }
     let expected = (&*probe.uid, Some(&*probe.actor_hash));
-    let (client, namespace) = (&context.client, &actor.namespace);
+    let client = &context.client;
+    let namespace = &actor.namespace;
     match dry_run::run(client, namespace, &probe.pod, expected, true).await {
         Ok(DryRunOutcome::Admitted) => {
             schedule.record_admitted(actor);
@@ -102,7 +103,8 @@ async fn write(
     actor: &Key,
     params: TemplateParams,
 ) -> Result<TemplateOutcome, Error> {
-    let (bindings, namespace) = (&context.bindings, &*actor.namespace);
+    let bindings = &context.bindings;
+    let namespace = &*actor.namespace;
     if let Some(blocked) = params.blocked_before_read(bindings.probe_schedule.next_probe(actor)) {
         return Ok(blocked);
     }
@@ -158,7 +160,8 @@ async fn probe(
     let Some(pod) = params.probe_pod(workload) else {
         return Ok(None);
     };
-    let (client, probes) = (&context.client, &context.bindings.probe_schedule);
+    let client = &context.client;
+    let probes = &context.bindings.probe_schedule;
     let (expected, has_desired_pods) =
         ((&*params.uid, params.actor_hash()), params.has_desired_pods);
     let outcome = dry_run::run(client, &actor.namespace, &pod, expected, has_desired_pods);

@@ -24,8 +24,10 @@ pub(super) async fn ensure_workload(
     };
     match written {
         Ok(Some(workload)) => {
-            let (kind, desired) = (workload.kind.name(), &inputs.standalone.workload.applied);
-            let (metadata, last) = (&workload.metadata, &workload.last_applied);
+            let kind = workload.kind.name();
+            let desired = &inputs.standalone.workload.applied;
+            let metadata = &workload.metadata;
+            let last = &workload.last_applied;
             let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
             outcome.common.applied.push(entry);
             outcome.workload = Some(workload);
@@ -42,7 +44,8 @@ async fn create(
     inputs: WorkloadInputs<'_>,
     outcome: &mut StandaloneOutcome,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (standalone, key) = (inputs.standalone, &inputs.ownership.actor.metadata.key);
+    let standalone = inputs.standalone;
+    let key = &inputs.ownership.actor.metadata.key;
     let workloads = &context.workloads;
     let created = workloads
         .create(standalone.kind, key, &standalone.workload.to_create())
@@ -80,7 +83,8 @@ async fn update(
     let Some(existing) = existing else {
         return Ok(None);
     };
-    let (workloads, successor) = (&context.workloads, &inputs.ownership.actor.metadata.uid);
+    let workloads = &context.workloads;
+    let successor = &inputs.ownership.actor.metadata.uid;
     if let Some(owner) = &update.previous_owner {
         workloads.reparent(&existing, owner, successor).await?;
     }
@@ -116,7 +120,8 @@ async fn recreate(
     existing: &WorkloadRecord,
     rejection: StepError,
 ) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
-    let (workloads, key) = (&context.workloads, &existing.metadata.key);
+    let workloads = &context.workloads;
+    let key = &existing.metadata.key;
     let object = &inputs.standalone.workload.applied.object;
     let fields = workloads.immutable_differences(existing.kind, key, object);
     let fields = fields.await.map_err(Error::Api)?;

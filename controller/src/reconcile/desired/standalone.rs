@@ -49,7 +49,8 @@ impl Inputs<'_> {
             transport,
             names,
         } = *self;
-        let (key, uid) = (&actor.metadata.key, &*actor.metadata.uid);
+        let key = &actor.metadata.key;
+        let uid = &*actor.metadata.uid;
         let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
         let account = role.map(|_| service_account_name(&key.name));
         let target = ScaleTarget::workload(template.effective_kind(), &key.name);

@@ -156,7 +156,8 @@ impl Observer<'_> {
         // With strategy Template, the next apply replaces the stale fields of a deleted actor.
         let is_stale = self.bound.strategy == BindingStrategy::Pod && template_actor.is_none();
         let template_handoff = if is_stale {
-            let (context, actor) = (self.context, self.actor);
+            let context = self.context;
+            let actor = self.actor;
             shared_target::observe_stale_fields(context, actor, self.previous, &target).await?
         } else {
             None
@@ -289,7 +290,8 @@ async fn resolve_target(
     context: &Context,
     actor: &ActorRecord,
 ) -> Result<Option<Result<Resolved, Fault>>, Error> {
-    let (key, bindings) = (&actor.metadata.key, &context.bindings);
+    let key = &actor.metadata.key;
+    let bindings = &context.bindings;
     let Some(target) = bindings.target_of(key) else {
         return Ok(Some(Err(unindexed_fault())));
     };

@@ -43,7 +43,8 @@ pub(super) async fn observe(
     }
     let keeps_queues =
         actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
-    let (mut counted, mut lag) = (Vec::new(), Duration::ZERO);
+    let mut counted = Vec::new();
+    let mut lag = Duration::ZERO;
     for (queue, _) in queues.to_delete().filter(|_| !keeps_queues) {
         let messages = match count(context, actor, queue).await {
             Ok(messages) => messages,

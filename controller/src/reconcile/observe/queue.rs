@@ -50,7 +50,8 @@ pub(super) fn reported_depth(
     let transport = actor.transport.as_deref();
     let usable = transport.is_some_and(|name| installation.transports.usable(name).is_ok());
     if installation.queues_managed && usable && name_taken.is_none() {
-        let (depths, key) = (&context.depths, &actor.metadata.key);
+        let depths = &context.depths;
+        let key = &actor.metadata.key;
         counted.map_or_else(
             || depths.reported(key),
             |(depth, reset)| depths.reported_after(key, *depth, *reset),

@@ -67,7 +67,8 @@ async fn read_state(
     RolloutQuery { resolved, pods, .. }: RolloutQuery<'_>,
     mut rollout: ObservedRollout,
 ) -> Result<ObservedRollout, Error> {
-    let (key, target) = (&actor.metadata.key, &resolved.target);
+    let key = &actor.metadata.key;
+    let target = &resolved.target;
     let (objects, bodies) = read_target_objects(context, key, target).await?;
     rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
@@ -106,7 +107,8 @@ pub(super) async fn read_target_objects(
     key: &Key,
     target: &Target,
 ) -> Result<(Vec<TargetObject>, Vec<Value>), Error> {
-    let (mut found, mut bodies) = (Vec::new(), Vec::new());
+    let mut found = Vec::new();
+    let mut bodies = Vec::new();
     for (object, path) in objects(&target.roll, &target.workload) {
         let body = context
             .bindings

@@ -20,7 +20,8 @@ pub(super) async fn observe_template_handoff(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
 ) -> Result<Option<TemplateHandoff>, Error> {
-    let (key, bindings) = (&actor.metadata.key, &context.bindings);
+    let key = &actor.metadata.key;
+    let bindings = &context.bindings;
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
     };
@@ -108,7 +109,8 @@ async fn pod_without_sidecar_of(
     actor: &ActorRecord,
     target: &Target,
 ) -> Result<Option<Value>, Error> {
-    let (bindings, namespace) = (&context.bindings, &actor.metadata.key.namespace);
+    let bindings = &context.bindings;
+    let namespace = &actor.metadata.key.namespace;
     let body = bindings.read_object(&context.client, namespace, &target.workload);
     let body = body.await.map_err(Error::Api)?;
     let integration = actor.binds_to.as_ref().map(Integration::of_target);

@@ -46,7 +46,8 @@ pub(super) fn unindexed_fault() -> Fault {
 
 /// Fault for a target that an older actor binds (BIND-45).
 pub(super) fn already_bound_fault(target: &ObjectId, owner: &str) -> Fault {
-    let (kind, name) = (target.kind.group_kind().kind, &target.key.name);
+    let kind = target.kind.group_kind().kind;
+    let name = &target.key.name;
     let text = format!(
         "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it"
     );

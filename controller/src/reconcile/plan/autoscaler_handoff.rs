@@ -70,7 +70,8 @@ pub(super) fn plan_handoff(
     rollout: Option<&RolloutDecision>,
     now: Timestamp,
 ) -> Option<HandoffStep> {
-    let (resolved, scaling) = (observed.resolved()?, scaling?);
+    let resolved = observed.resolved()?;
+    let scaling = scaling?;
     let Some(handoff) = resolved.target.scale.handoff() else {
         return Some(HandoffStep::Set(FieldDecision::Keep));
     };

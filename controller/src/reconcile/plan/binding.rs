@@ -45,7 +45,8 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         let rollout = rollout.filter(|it| !it.decision.replaces_pods());
         (TargetSteps::default(), rollout, RetiredCheck::default())
     } else {
-        let (scaling, decision) = (scaling.as_mut(), rollout.as_ref().map(|it| &it.decision));
+        let scaling = scaling.as_mut();
+        let decision = rollout.as_ref().map(|it| &it.decision);
         let target = plan_target_steps(observed, history, scaling, decision, &probe, now);
         (target, rollout, retired::plan_check(observed))
     };

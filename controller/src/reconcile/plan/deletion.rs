@@ -58,7 +58,8 @@ pub struct Deletion {
 
 /// Plans the deletion with the parameters of its steps.
 pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
-    let (keda, actor) = (&observed.scaling, &observed.actor);
+    let keda = &observed.scaling;
+    let actor = &observed.actor;
     let steps = plan_deletion_steps(observed, now);
     let removal = match &steps.scaling {
         ScalingRemoval::Delete(removal) => removal.clone(),

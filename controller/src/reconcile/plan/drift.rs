@@ -64,7 +64,8 @@ impl DriftPlan {
 }
 
 fn workload_drift(observed: &Observed) -> Option<Drift> {
-    let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
+    let standalone = observed.standalone()?;
+    let existing = observed.workload.ours()?;
     let enforced = matches!(standalone.workload.replicas, Replicas::Enforced(_));
     let only_replicas = enforced && !existing.owns_replicas;
     Some(Drift {
@@ -134,8 +135,10 @@ pub(super) fn plan_drift(
 /// UID of the workload if it was applied with the current desired content and has drifted since.
 fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let update_only = WorkloadStep::Update(WorkloadUpdate::default());
-    let (standalone, existing) = (observed.standalone()?, observed.workload.ours()?);
-    let (kind, name) = (existing.kind.name(), &existing.metadata.key.name);
+    let standalone = observed.standalone()?;
+    let existing = observed.workload.ours()?;
+    let kind = existing.kind.name();
+    let name = &existing.metadata.key.name;
     let applied = recorded(&observed.previous.inventory, kind, name)?;
     let is_current = applied.hash.as_deref() == Some(&*standalone.workload.applied.hash)
         && applied.uid.as_deref() == Some(&*existing.metadata.uid)

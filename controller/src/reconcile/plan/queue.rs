@@ -126,7 +126,8 @@ pub fn creation_event(desired: &Desired, was_recorded: bool) -> (EventReason, St
     } else {
         (EventReason::QueueCreated, "created")
     };
-    let (queue, transport) = (&desired.names.queue, &desired.transport.name);
+    let queue = &desired.names.queue;
+    let transport = &desired.transport.name;
     (
         reason,
         format!("{verb} queue {queue} on transport {transport}"),

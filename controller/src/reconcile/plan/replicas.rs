@@ -31,7 +31,8 @@ pub(super) fn plan_replicas(
     if !needed {
         return Some(FieldDecision::Keep);
     }
-    let (history, part) = (history?, ContestedPart::Replicas);
+    let history = history?;
+    let part = ContestedPart::Replicas;
     if let ContentionState::Yielded(revision) = history.state(part) {
         let is_current = revision == history.revision;
         return Some(if is_current {

@@ -45,11 +45,9 @@ pub(super) fn plan_rollout(
     history: Option<&ContentionHistory<'_>>,
     now: Timestamp,
 ) -> Option<RolloutDecision> {
-    let (bound, rollout, resolved) = (
-        observed.desired_binding()?,
-        observed.rollout()?,
-        observed.resolved()?,
-    );
+    let bound = observed.desired_binding()?;
+    let rollout = observed.rollout()?;
+    let resolved = observed.resolved()?;
     let counts = &rollout.pod_counts;
     if !may_replace_pods(observed.drain.as_ref(), counts.pods.injected) {
         return None;
@@ -66,7 +64,8 @@ pub(super) fn plan_rollout(
              removed"
         )));
     }
-    let (target, roll_now) = (&resolved.target, observed.actor.annotations.roll_now);
+    let target = &resolved.target;
+    let roll_now = observed.actor.annotations.roll_now;
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
     let contention = history?.state(ContestedPart::Roll);

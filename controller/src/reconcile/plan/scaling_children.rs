@@ -27,7 +27,9 @@ impl ScalingChildren {
             }
             None => (&keep, &keep),
         };
-        let (keda, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
+        let keda = &observed.scaling;
+        let key = observed.key();
+        let ownership = &observed.ownership;
         let objects = observed.scaling_objects().and_then(Result::ok);
         let config_map = objects.filter(|_| keda.installed);
         let config_map = config_map.and_then(|it| it.config_map.as_ref());

@@ -106,7 +106,8 @@ pub(super) fn plan_template(
     if let Some(template_handoff) = injection.and_then(|it| it.template_handoff.as_ref()) {
         return Some(plan_template_handoff(template_handoff));
     }
-    let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
+    let bound = observed.desired_binding()?;
+    let resolved = observed.resolved()?;
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();

@@ -173,7 +173,8 @@ impl Recreation {
 
 /// The fault of a workload that is kept, because the API server would reject the new one.
 pub fn rejected_recreation(workload: &WorkloadRecord, rejection: &str) -> Fault {
-    let (kind, key) = (workload.kind.name(), &workload.metadata.key);
+    let kind = workload.kind.name();
+    let key = &workload.metadata.key;
     let text = format!("{kind} {key} is kept, because a new one would be rejected: {rejection}");
     fault(text, Requeue::SlowBackoff)
 }

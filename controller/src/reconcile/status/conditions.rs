@@ -95,7 +95,8 @@ fn summarize(status: &mut AsyncActorStatus, conditions: &Conditions, rule: &Read
     let scales = rule.expects_scaling || conditions.find(SCALING_READY).is_some();
     let scaling: &[&str] = if scales { &[SCALING_READY] } else { &[] };
     let expected = rule.needed.iter().chain(scaling);
-    let (mut ready, mut all) = (0, 0);
+    let mut ready = 0;
+    let mut all = 0;
     for kind in expected {
         all += 1;
         ready += i32::from(conditions.is_true(kind));

@@ -27,10 +27,8 @@ pub(super) fn set_drift(
     outcome: &StandaloneOutcome,
     now: Timestamp,
 ) -> DriftReport {
-    let (previous, base) = (
-        &observed.previous.conflicts,
-        observed.deadlines.conflict_backoff,
-    );
+    let previous = &observed.previous.conflicts;
+    let base = observed.deadlines.conflict_backoff;
     let conflicts = drift_restore::record(previous, &outcome.restored, base, now);
     let rechecks = [
         outcome.drift_recheck_after,

@@ -14,7 +14,8 @@ pub(super) fn other_autoscaler_condition(
     outcome: &StandaloneOutcome,
 ) -> Option<ScalingReady> {
     let standalone = observed.standalone().filter(|it| it.scaling.is_none())?;
-    let (scaling, name) = (&observed.scaling, &*observed.key().name);
+    let scaling = &observed.scaling;
+    let name = &*observed.key().name;
     let autoscalers = Autoscalers {
         actor: name,
         scaled_object: scaling.scaled_object.ours().map(|it| &*it.metadata.uid),

@@ -139,7 +139,8 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_))
             if previous.is_none() =>
         {
-            let (rollout, resolved) = (observed.rollout()?, observed.resolved()?);
+            let rollout = observed.rollout()?;
+            let resolved = observed.resolved()?;
             let text = format!(
                 "{} pods of {} that use GPUs are being replaced to add the sidecar; spec.binding.rollout: OnRestart \
                  leaves them until their next restart",

@@ -14,7 +14,8 @@ pub(super) fn plan_scaling_step(
     workload: &WorkloadStep,
     now: Timestamp,
 ) -> Option<ScalingStep> {
-    let (standalone, keda) = (observed.standalone()?, &observed.scaling);
+    let standalone = observed.standalone()?;
+    let keda = &observed.scaling;
     let Some(desired) = &standalone.scaling else {
         let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
         return Some(ScalingStep::Disabled(removal));

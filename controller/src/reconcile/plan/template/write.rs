@@ -51,8 +51,10 @@ pub struct TemplateParams {
 
 impl TemplateParams {
     pub fn new(observed: &Observed, has_desired_pods: bool) -> Option<Self> {
-        let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
-        let (actor, target) = (&observed.actor, &resolved.target);
+        let bound = observed.desired_binding()?;
+        let resolved = observed.resolved()?;
+        let actor = &observed.actor;
+        let target = &resolved.target;
         let limits = observed.injection()?.limits.as_ref();
         let integration = actor.binds_to.as_ref();
         let integration = integration.map_or(Integration::Generic, Integration::of_target);

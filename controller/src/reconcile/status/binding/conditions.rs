@@ -151,7 +151,8 @@ fn workload_ready(
 
 /// The message once the progress deadline is exceeded (FW-26).
 fn progress_message(status: &AsyncActorStatus, limit: Duration) -> String {
-    let (ready, desired) = (status.ready_replicas, status.desired_replicas);
+    let ready = status.ready_replicas;
+    let desired = status.desired_replicas;
     format!(
         "{} of {} pods are ready with the sidecar; no further pod became ready for {} s (timeout.progress)",
         ready.unwrap_or_default(),

@@ -211,7 +211,8 @@ fn injected_by_template(outcome: &BindingOutcome, counted: &TargetPodCounts) -> 
 
 /// The runtime cannot call the model without its URL (BIND-23).
 fn url_unknown(observed: &Observed) -> Option<String> {
-    let (bound, resolved) = (observed.desired_binding()?, observed.resolved()?);
+    let bound = observed.desired_binding()?;
+    let resolved = observed.resolved()?;
     let target = &resolved.target;
     (!bound.has_url && target.server.url.is_none()).then(|| {
         format!(

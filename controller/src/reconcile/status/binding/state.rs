@@ -120,7 +120,8 @@ fn target_pods_decision(
     counted: &TargetPodCounts,
     pods: &Pods,
 ) -> BindingStateDecision {
-    let (ready, total) = (counted.ready, counted.total);
+    let ready = counted.ready;
+    let total = counted.total;
     let desired = inputs.desired.unwrap_or(total);
     let is_injected_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
     let failure = pods.failure.as_ref().filter(|(problem, _)| {
