@@ -5,6 +5,7 @@ use std::sync::Arc;
 use asya_shared::api::WorkloadKind;
 use asya_shared::inject::service_account_name;
 use asya_shared::scaling::{ScalingObjects, TriggerError, trigger_authentication_name};
+use k8s_openapi::api::core::v1::ServiceAccount;
 
 use super::child::{self, child};
 use super::is_controlled_by;
@@ -14,7 +15,6 @@ use crate::fault::Error;
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::ObservedScaling;
 use crate::record::{ChildRecord, Key, Record, WorkloadRecord};
-use k8s_openapi::api::core::v1::ServiceAccount;
 
 /// Reads the objects of one actor.
 pub(super) struct Children<'a> {
