@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import advice
+import layers
 import links
 import requirements
 import steering
@@ -142,6 +143,16 @@ def pages_are_true():
     return not found
 
 
+def folders_import_only_from_below():
+    below = "controller/src/"
+    files = {path: os.path.relpath(path, TOP) for path in tracked(below + "*.rs")}
+    sources = {name.removeprefix(below): path.read_text() for path, name in files.items() if not requirements.is_test(name)}
+    found = list(layers.upward(layers.order((TOP / "docs/architecture.md").read_text()), sources))
+    for line in found:
+        print(line)
+    return not found
+
+
 def requirements_are_tested():
     lines, wrong = requirements.check()
     if wrong:
@@ -164,6 +175,7 @@ def main():
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
     checks["comments are wrapped at %d columns" % WIDEST] = comments_are_wrapped
+    checks["folders of the controller import only from those below them"] = folders_import_only_from_below
     checks["no text costs users their messages"] = advice_keeps_queues
     checks["no decision reads a condition"] = conditions_only_inform
     checks["no page claims what was refuted"] = pages_are_true
