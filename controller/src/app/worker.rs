@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use asya_shared::backoff::Backoff;
-use tracing::{Instrument, info_span, warn};
+use tracing::{Instrument, debug, info_span, warn};
 
 use crate::context::Context;
-use crate::fault::{BackoffKind, Error, Requeue};
+use crate::fault::{BackoffKind, Requeue};
 use crate::reconcile;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
@@ -77,13 +77,14 @@ async fn reconcile_actor(context: &Context, key: Key, attempt: Attempt) -> Optio
             }
             *requeue
         }
-        Err(Error::Stale(_) | Error::Busy(..)) => {
-            timer.requeued();
-            result.as_ref().err().map(Error::requeue)
-        }
-        Err(error) => {
+        Err(error) if error.is_failure() => {
             timer.failed(error.kind());
             warn!(%error, kind = error.kind(), "reconcile failed");
+            Some(error.requeue())
+        }
+        Err(error) => {
+            timer.requeued();
+            debug!(%error, kind = error.kind(), "reconcile again");
             Some(error.requeue())
         }
     };

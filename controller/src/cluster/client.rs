@@ -15,12 +15,13 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, Layer, ServiceBuilder};
 
 use super::fence::{Fence, FenceLayer, FencedConnector};
+use super::named_errors::NamedErrorsLayer;
 
 /// Longer than a watch lasts ([`super::watch`]): a connection that receives nothing for this long is dead.
 pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Builds a client whose writes all pass the fence; `writes` counts them. Its layers are those of kube's own client,
-/// whose connections cannot be fenced.
+/// whose connections cannot be fenced; its errors also name the request.
 ///
 /// # Errors
 /// If the configuration's credentials or certificates are unusable.
@@ -35,6 +36,7 @@ pub fn fenced(config: &Config, fence: &Fence, writes: Counter) -> kube::Result<C
     connector.set_write_timeout(config.write_timeout);
     let retry = config.default_retry.then(RetryPolicy::server_retry);
     let service = ServiceBuilder::new()
+        .layer(NamedErrorsLayer)
         .layer(FenceLayer::new(fence.clone(), writes))
         .layer(config.base_uri_layer())
         .option_layer(retry.map(RetryLayer::new))
@@ -52,10 +54,8 @@ pub fn fenced_in_process(client: Client, fence: &Fence, writes: Counter) -> Clie
         let client = client.clone();
         async move { client.send(request).await }
     });
-    Client::new(
-        FenceLayer::new(fence.clone(), writes).layer(service),
-        namespace,
-    )
+    let fenced = FenceLayer::new(fence.clone(), writes).layer(service);
+    Client::new(NamedErrorsLayer.layer(fenced), namespace)
 }
 
 /// Builds a client with its own connections, only for the lease, so that a burst of writes cannot delay a renewal.

@@ -154,7 +154,7 @@ impl ConfigMaps {
         known.verified = None;
         match self.objects.delete(key, &record.metadata.uid).await {
             // Another object has taken the name, so another actor needs it.
-            Ok(()) | Err(WriteError::Stale) => Ok(()),
+            Ok(()) | Err(WriteError::Stale(_)) => Ok(()),
             Err(WriteError::Api(error)) => Err(Error::Api(error)),
         }
     }

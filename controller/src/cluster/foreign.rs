@@ -59,7 +59,10 @@ impl From<kube::Error> for ApplyError {
 impl From<ApplyError> for Error {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Conflict(_) => Self::Stale("an object"),
+            ApplyError::Conflict(owned) => Self::Conflict(format!(
+                "{} belongs to field manager {}",
+                owned.field, owned.manager
+            )),
             ApplyError::Api(error) => Self::Api(error),
         }
     }

@@ -9,6 +9,7 @@ pub mod foreign_names;
 pub mod impersonation;
 pub mod keda;
 pub mod leader;
+mod named_errors;
 pub mod objects;
 pub mod patch;
 pub mod pods;

@@ -31,9 +31,9 @@ pub struct Objects<R> {
 /// Why an object could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It changed or was replaced.
-    #[error("the object was changed concurrently")]
-    Stale,
+    /// It changed or was replaced; the text names it.
+    #[error("{0}")]
+    Stale(String),
     /// The API server rejected the write or failed.
     #[error(transparent)]
     Api(kube::Error),
@@ -42,7 +42,7 @@ pub enum WriteError {
 impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Stale => Self::Stale("an object"),
+            WriteError::Stale(text) => Self::Conflict(text),
             WriteError::Api(error) => Self::Api(error),
         }
     }
@@ -54,12 +54,20 @@ impl From<WriteError> for StepError {
     }
 }
 
-impl From<kube::Error> for WriteError {
-    fn from(error: kube::Error) -> Self {
-        match Conflict::of(&error) {
-            Some(_) => Self::Stale,
-            None => Self::Api(error),
+impl WriteError {
+    /// Classifies the API server's error for a write of the object of this kind and key.
+    fn of(kind: &str, key: &Key, error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if Conflict::of_status(status).is_some() => {
+                Self::Stale(format!("{kind} {key}: {}", status.message))
+            }
+            _ => Self::Api(error),
         }
+    }
+
+    /// The object of this kind and key changed or was replaced.
+    pub fn stale(kind: &str, key: &Key) -> Self {
+        Self::Stale(format!("{kind} {key} was changed concurrently"))
     }
 }
 
@@ -218,7 +226,8 @@ where
             }),
             ..DeleteParams::default()
         };
-        ignore_not_found(self.api(key).delete(&key.name, &params).await.map(drop))
+        let deleted = self.api(key).delete(&key.name, &params).await;
+        ignore_not_found(deleted.map(drop)).map_err(|error| self.write_error(key, error))
     }
 
     /// Removes the owner reference to `owner` from the object with this uid, which then outlives it (FW-23).
@@ -256,7 +265,8 @@ where
         owner: &str,
         change: impl FnOnce(&[&str]) -> PatchOperation,
     ) -> Result<(), WriteError> {
-        let existing = self.api(key).get_metadata_opt(&key.name).await?;
+        let existing = self.api(key).get_metadata_opt(&key.name).await;
+        let existing = existing.map_err(WriteError::Api)?;
         let owners = existing.and_then(|existing| existing.metadata.owner_references);
         let owners = owners.unwrap_or_default();
         let Some(index) = owners.iter().position(|reference| reference.uid == owner) else {
@@ -278,12 +288,17 @@ where
     ) -> Result<(), WriteError> {
         let patch = Patch::<()>::Json(JsonPatch(operations));
         let patched = self.patch(key, &PatchParams::default(), &patch).await;
-        match ignore_not_found(patched.map(drop)) {
-            Err(WriteError::Api(kube::Error::Api(status))) if is_failed_test(&status) => {
-                Err(WriteError::Stale)
+        ignore_not_found(patched.map(drop)).map_err(|error| match error {
+            kube::Error::Api(status) if is_failed_test(&status) => {
+                WriteError::stale(&R::Kind::kind(&()), key)
             }
-            patched => patched,
-        }
+            error => self.write_error(key, error),
+        })
+    }
+
+    /// Classifies the API server's error for a write of the object.
+    pub fn write_error(&self, key: &Key, error: kube::Error) -> WriteError {
+        WriteError::of(&R::Kind::kind(&()), key, error)
     }
 
     fn api(&self, key: &Key) -> Api<Projected<R>> {
@@ -291,9 +306,9 @@ where
     }
 }
 
-fn ignore_not_found(written: Result<(), kube::Error>) -> Result<(), WriteError> {
+fn ignore_not_found(written: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match written {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        written => Ok(written?),
+        written => written,
     }
 }

@@ -243,10 +243,11 @@ impl Workloads {
         workload: &WorkloadRecord,
     ) -> Result<(), WriteError> {
         let key = &workload.metadata.key;
-        let existing = self.get_full(workload.kind, key).await?;
+        let existing = self.get_full(workload.kind, key).await;
         let existing = existing
+            .map_err(WriteError::Api)?
             .filter(|existing| existing.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
-        let existing = existing.ok_or(WriteError::Stale)?;
+        let existing = existing.ok_or_else(|| WriteError::stale(workload.kind.name(), key))?;
         let entries = existing.metadata.managed_fields.iter().flatten();
         let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
         let patch = Patch::Merge(json!({"metadata": {
@@ -259,12 +260,19 @@ impl Workloads {
             ..PatchParams::default()
         };
         match workload.kind {
-            WorkloadKind::Deployment => drop(self.deployments.patch(key, &params, &patch).await?),
+            WorkloadKind::Deployment => {
+                let patched = self.deployments.patch(key, &params, &patch).await;
+                patched
+                    .map(drop)
+                    .map_err(|error| self.deployments.write_error(key, error))
+            }
             WorkloadKind::StatefulSet => {
-                drop(self.stateful_sets.patch(key, &params, &patch).await?);
+                let patched = self.stateful_sets.patch(key, &params, &patch).await;
+                patched
+                    .map(drop)
+                    .map_err(|error| self.stateful_sets.write_error(key, error))
             }
         }
-        Ok(())
     }
 
     /// Paths of the immutable fields in which the existing object differs from `object`.

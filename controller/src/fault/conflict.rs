@@ -47,7 +47,7 @@ impl Conflict {
         if status.is_already_exists() {
             return Some(Self::AlreadyExists);
         }
-        if is_of_replaced_object(status) {
+        if targets_replaced_object(status) {
             return Some(Self::Stale);
         }
         let owned = || owned_field(status).map_or(Self::Stale, Self::FieldManager);
@@ -56,7 +56,7 @@ impl Conflict {
 }
 
 /// Whether the write names the uid of an earlier object: 422, although nothing is wrong with it.
-fn is_of_replaced_object(status: &Status) -> bool {
+fn targets_replaced_object(status: &Status) -> bool {
     let details = status.details.as_ref();
     let mut causes = details.into_iter().flat_map(|details| &details.causes);
     status.code == 422 && causes.any(|cause| cause.field == UID)

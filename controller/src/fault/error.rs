@@ -10,9 +10,13 @@ use super::{Conflict, Fault, Fenced, Reason, Requeue};
 /// Why a reconcile could neither act nor report a condition.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The reconcile had read stale data.
+    /// The reconcile had read stale data, as it noticed before a write.
     #[error("{0} was changed concurrently")]
     Stale(&'static str),
+    /// The API server rejected a write, because the object was changed, replaced or created after it was read. The text
+    /// names the object.
+    #[error("{0}")]
+    Conflict(String),
     /// The broker was not called, because too many calls are in flight. This says nothing about the actor.
     #[error("{0}")]
     Busy(String, Duration),
@@ -50,7 +54,7 @@ impl StepError {
     /// Whether the name may be taken even though the create failed for another reason: the API server rejects some
     /// objects before it checks whether the name exists.
     pub fn object_may_exist(&self) -> bool {
-        matches!(self, Self::Fault(_) | Self::Error(Error::Stale(_)))
+        matches!(self, Self::Fault(_) | Self::Error(Error::Conflict(_)))
     }
 }
 
@@ -70,10 +74,18 @@ impl From<Fault> for StepError {
 const QUOTA: Duration = Duration::from_mins(1);
 
 impl Error {
+    /// A write of `object` that the API server rejected with `response`, a conflict.
+    pub fn conflict(object: &str, response: &kube::Error) -> Self {
+        Self::Conflict(match response {
+            kube::Error::Api(status) => format!("{object}: {}", status.message),
+            other => format!("{object}: {other}"),
+        })
+    }
+
     /// Metric label.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Stale(_) => "stale",
+            Self::Stale(_) | Self::Conflict(_) => "stale",
             Self::Busy(..) => "broker_busy",
             Self::Api(kube::Error::Api(status)) if status.code == 429 => "api_throttled",
             Self::Api(kube::Error::Api(status)) if status.code >= 500 => "api_failed",
@@ -83,10 +95,19 @@ impl Error {
         }
     }
 
+    /// Whether a call failed; otherwise the reconcile only has to run again, with fresh data or once the broker may be
+    /// called.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Stale(_) | Self::Conflict(_) | Self::Busy(..) => false,
+            Self::Api(_) => true,
+        }
+    }
+
     /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
-            Self::Stale(_) => Requeue::Now,
+            Self::Stale(_) | Self::Conflict(_) => Requeue::Now,
             Self::Busy(_, wait) => Requeue::After(*wait),
             Self::Api(kube::Error::Api(status)) => {
                 let after = status
@@ -113,10 +134,8 @@ impl Error {
 /// Classifies the API server's error for a write of a child: rejected content becomes a condition of the actor, any
 /// other error ends the reconcile.
 fn classify_write_error(object: &str, error: kube::Error) -> Result<Fault, Error> {
-    if Conflict::of(&error).is_some() {
-        return Err(Error::Stale("an object"));
-    }
     match error {
+        error if Conflict::of(&error).is_some() => Err(Error::conflict(object, &error)),
         kube::Error::Api(status) if status.is_forbidden() => {
             let permission_fault = missing_permission(object, &status.message);
             Ok(permission_fault.unwrap_or_else(|| result(object, &status)))
@@ -208,7 +227,12 @@ mod tests {
         .unwrap();
         let unreachable = kube::Error::Service("connection refused".into());
         for (error, kind, expected) in [
-            (Error::Stale("an object"), "stale", Requeue::Now),
+            (Error::Stale("the actor"), "stale", Requeue::Now),
+            (
+                Error::Conflict("Deployment a/b: modified".to_owned()),
+                "stale",
+                Requeue::Now,
+            ),
             (
                 Error::Busy("busy".to_owned(), Duration::from_secs(9)),
                 "broker_busy",
@@ -252,6 +276,8 @@ mod tests {
             (Error::Api(unreachable), "api_unreachable", Requeue::Backoff),
         ] {
             assert_eq!((error.kind(), error.requeue()), (kind, expected), "{error}");
+            let runs_again_only = ["stale", "broker_busy"].contains(&kind);
+            assert_eq!(error.is_failure(), !runs_again_only, "{error}");
         }
     }
 
@@ -265,7 +291,18 @@ mod tests {
             (503, "shutting down"),
         ] {
             let error = classify_write_error("Deployment a/b", api_error(code, text)).unwrap_err();
-            assert_eq!(matches!(error, Error::Stale(_)), code == 409, "{text}");
+            assert_eq!(matches!(error, Error::Conflict(_)), code == 409, "{text}");
         }
+    }
+
+    /// FW-10: the log of an actor that is reconciled again and again says which object the conflict is about.
+    #[test]
+    fn conflict_names_the_object_and_repeats_the_answer_of_the_api_server() {
+        let response = api_error(409, "the object has been modified");
+        let error = classify_write_error("Deployment a/b", response).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Deployment a/b: the object has been modified"
+        );
     }
 }

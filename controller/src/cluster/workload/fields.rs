@@ -41,17 +41,17 @@ pub fn kubectl_helm_fields_taken_over(entries: &[Value]) -> Option<Vec<Value>> {
 
 fn is_kubectl_or_helm_entry(entry: &Value) -> bool {
     let manager = entry["manager"].as_str().unwrap_or_default();
-    is_kubectl_or_helm(manager) && is_of_the_object(entry)
+    is_kubectl_or_helm(manager) && belongs_to_main_resource(entry)
 }
 
 fn is_ours(entry: &Value) -> bool {
     entry["manager"] == manager::WORKLOAD
         && entry["operation"] == "Apply"
-        && is_of_the_object(entry)
+        && belongs_to_main_resource(entry)
 }
 
 /// Fields written through a subresource are not in the object's own field set.
-fn is_of_the_object(entry: &Value) -> bool {
+fn belongs_to_main_resource(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 

@@ -106,7 +106,7 @@ async fn rejected_creation_reports_a_foreign_object_and_applies_ours() {
 async fn rejected_creation_is_reported_if_the_name_is_free() {
     let (applied, _) = attempt(409, &Value::Null).await;
     assert!(
-        matches!(applied, Err(Error::Stale(_))),
+        matches!(applied, Err(Error::Conflict(_))),
         "it no longer exists"
     );
     let (applied, _) = attempt(403, &Value::Null).await;

@@ -199,9 +199,9 @@ async fn annotation_with_the_actor_is_tried_again_on_a_changed_workload_and_left
     let context = context_with(changed);
     let workload = serve_deployment(&context);
     let written = foreign_fields::annotate_with_actor(&context, &key, &workload).await;
-    assert!(matches!(written, Err(Error::Stale(_))), "{written:?}");
+    assert!(matches!(written, Err(Error::Conflict(_))), "{written:?}");
     let removed = foreign_fields::remove_actor_annotation(&context, "ns", &workload).await;
-    assert!(matches!(removed, Err(Error::Stale(_))), "{removed:?}");
+    assert!(matches!(removed, Err(Error::Conflict(_))), "{removed:?}");
 
     let context = context_with(owned);
     let workload = serve_deployment(&context);
