@@ -3,6 +3,7 @@
 use asya_shared::api::{BindingStrategy, EffectiveBinding};
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
+use asya_shared::reason::Reason;
 use asya_shared::resolve::{GroupKind, Integration, ObjectRef, RolloutMethod, Scale, template};
 use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
@@ -72,8 +73,8 @@ impl Online<'_> {
         self.add_missing_secrets(preview, subject).await;
         let scaled = found.target.scale.object();
         let refused = subject.spec.effective_scaling().is_some() && scaled.is_none();
-        if let (Scale::Refused(finding), true) = (&found.target.scale, refused) {
-            preview.problem(finding.reason.as_str(), &object, &finding.message);
+        if let (Scale::Refused(why), true) = (&found.target.scale, refused) {
+            preview.problem(Reason::ScalingNotSupported.as_str(), &object, why);
         }
         if let Some(scaled) = scaled {
             let target = ScaleTarget {

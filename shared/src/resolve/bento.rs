@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::fields::{Fields, Read, waiting};
 use super::owned::{DEPLOYMENT, Owned, of_deployment};
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution,
+    Caveat, CaveatReason, ContainerShape, GroupKind, ObjectRef, PodMatch, Related, Resolution,
     Resolver, RolloutMethod, Scale, Selector, Server, Target, ambiguous,
 };
 
@@ -70,8 +70,8 @@ impl BentoDeployment {
             [one] => one.clone(),
             several => return Err(ambiguous(itself, several.iter().cloned())),
         };
-        let legacy = Finding::new(
-            FindingReason::BindingCaveat,
+        let legacy = Caveat::new(
+            CaveatReason::BindingCaveat,
             format!(
                 "{itself}: Yatai has had no release since 2024; deploy the Bento's image as a Deployment and bind that"
             ),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Finding, FindingReason, ObjectRef, Resolution, controller_of, has_owner};
+use super::{Caveat, Finding, FindingReason, ObjectRef, Resolution, controller_of, has_owner};
 
 /// The value, or the resolution to return instead.
 pub(super) type Read<T> = Result<T, Resolution>;
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A warning if the object itself belongs to an owner (RES-4).
-    pub(super) fn owner_warning(&self) -> Option<Finding> {
+    pub(super) fn owner_warning(&self) -> Option<Caveat> {
         let owner = controller_of(self.object)?;
         Some(has_owner(&self.itself, &owner))
     }

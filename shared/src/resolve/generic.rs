@@ -9,7 +9,7 @@ use super::owned::{
 };
 use super::server::template_server;
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, OwnerRule, PodMatch, Related, Resolution,
+    Caveat, CaveatReason, ContainerShape, GroupKind, OwnerRule, PodMatch, Related, Resolution,
     Resolver, RolloutMethod, Scale, Server, Target, ambiguous, plain,
 };
 
@@ -77,8 +77,8 @@ impl Generic {
         };
         let kind = workload.group_kind();
         let has_template = kind == DEPLOYMENT || kind == STATEFUL_SET;
-        let unknown = Finding::new(
-            FindingReason::UnknownOwner,
+        let unknown = Caveat::new(
+            CaveatReason::UnknownOwner,
             format!("{workload} belongs to {itself}, whose kind is unknown: it may revert changes"),
         );
         let own = root.owner_warning();

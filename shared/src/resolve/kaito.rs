@@ -6,7 +6,7 @@ use super::fields::{Fields, Read, refused, waiting};
 use super::owned::{DEPLOYMENT, Owned, STATEFUL_SET, of_deployment, of_stateful_set};
 use super::server::template_server;
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, OwnerRule, PodMatch, Related,
+    Caveat, CaveatReason, ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related,
     Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target, ambiguous, controller_of,
 };
 
@@ -83,8 +83,8 @@ impl Workspace {
                 "{itself} belongs to {set}, which scales it; set spec.workloadRef to {set} in a new AsyncActor, or set spec.scaling.enabled to false"
             )),
             (None, Some(1)) => {
-                warnings.push(Finding::new(
-                    FindingReason::ScalingCaveat,
+                warnings.push(Caveat::new(
+                    CaveatReason::ScalingCaveat,
                     format!(
                         "each additional replica of {workload} needs a node of its own that fits {itself}, and KAITO \
                          does not provision it: provide the nodes, or bind an InferenceSet"
@@ -203,8 +203,8 @@ impl InferenceSet {
                  that annotation, or set spec.scaling.enabled to false"
             ))
         } else {
-            warnings.push(Finding::new(
-                FindingReason::ScalingCaveat,
+            warnings.push(Caveat::new(
+                CaveatReason::ScalingCaveat,
                 format!(
                     "{itself}: KAITO before v0.11 cannot scale to 0; with such a release set spec.scaling.minReplicas to 1"
                 ),

@@ -11,9 +11,9 @@ use super::owned::{
 };
 use super::server::main_container;
 use super::{
-    AutoscalerHandoff, ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator,
-    OwnerRule, PodMatch, Related, Requirement, Resolution, Resolver, RolloutMethod, Scale,
-    Selector, Server, Target, ambiguous, knative,
+    AutoscalerHandoff, Caveat, CaveatReason, ContainerShape, Finding, FindingReason, GroupKind,
+    ObjectRef, Operator, OwnerRule, PodMatch, Related, Requirement, Resolution, Resolver,
+    RolloutMethod, Scale, Selector, Server, Target, ambiguous, knative,
 };
 
 pub(super) static INFERENCE_SERVICE: InferenceService = InferenceService;
@@ -116,8 +116,8 @@ impl InferenceService {
         let workload = ObjectRef::of(object).ok_or_else(|| not_created_yet(itself))?;
         let mut warnings: Vec<_> = service.owner_warning().into_iter().collect();
         if has_canary(service)? {
-            warnings.push(Finding::new(
-                FindingReason::BindingCaveat,
+            warnings.push(Caveat::new(
+                CaveatReason::BindingCaveat,
                 format!(
                     "{itself} has a canary: only pods of {workload} get the sidecar, and messages do not follow the \
                      traffic split; to compare two models, bind another actor to a second InferenceService"
@@ -133,7 +133,7 @@ impl InferenceService {
             owner: None,
             roll: RolloutMethod::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
             scale: match (scale_refused, handoff) {
-                (Some(finding), _) => Scale::Refused(finding),
+                (Some(why), _) => Scale::Refused(why),
                 (None, Some(handoff)) => Scale::HandedOff(workload.clone(), handoff),
                 (None, None) => Scale::Object(workload.clone()),
             },
@@ -261,26 +261,20 @@ fn adapter(service: &Fields<'_>) -> Read<&'static str> {
     Ok(if triton { V2 } else { V1 })
 }
 
-fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
+fn scale_refused(service: &Fields<'_>) -> Read<Option<String>> {
     let itself = &service.itself;
     let class = service.annotation(AUTOSCALER_CLASS)?;
     if service
         .object(&["spec", PREDICTOR, "workerSpec"])?
         .is_some()
     {
-        return Ok(Some(Finding::new(
-            FindingReason::ScalingNotSupported,
-            format!(
-                "{itself}: spec.predictor.workerSpec is set, so its pods are the nodes of one model; set spec.scaling.enabled to false"
-            ),
+        return Ok(Some(format!(
+            "{itself}: spec.predictor.workerSpec is set, so its pods are the nodes of one model; set spec.scaling.enabled to false"
         )));
     }
     Ok(class.filter(|it| *it != EXTERNAL).map(|class| {
-        Finding::new(
-            FindingReason::ScalingNotSupported,
-            format!(
-                "{itself}: annotation {AUTOSCALER_CLASS} is {class}, so KServe sets the replicas; set it to external, or set spec.scaling.enabled to false"
-            ),
+        format!(
+            "{itself}: annotation {AUTOSCALER_CLASS} is {class}, so KServe sets the replicas; set it to external, or set spec.scaling.enabled to false"
         )
     }))
 }

@@ -117,7 +117,7 @@ pub struct Target {
     /// The adapter, if the target determines it rather than its pods.
     pub adapter: Option<&'static str>,
     /// Warnings for the user.
-    pub warnings: Vec<Finding>,
+    pub warnings: Vec<Caveat>,
 }
 
 /// The maximum length of [`Target::chain`].
@@ -142,8 +142,8 @@ pub enum Scale {
     Object(ObjectRef),
     /// This object, while an annotation makes its owner leave the replicas to another autoscaler (SO-5).
     HandedOff(ObjectRef, AutoscalerHandoff),
-    /// Nothing: `ScalingNotSupported` with the remedy (SO-4).
-    Refused(Finding),
+    /// Nothing, for this reason, which includes the remedy: `ScalingNotSupported` (SO-4).
+    Refused(String),
 }
 
 /// Our annotation that makes an owner leave scaling to others.
@@ -158,7 +158,7 @@ pub struct AutoscalerHandoff {
     pub is_propagated: bool,
 }
 
-/// A problem or caveat found while resolving a target.
+/// Why a target cannot be bound, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The reason for conditions and Events.
@@ -167,7 +167,7 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Reasons of condition `TargetResolved` and of Events about targets (BIND-5).
+/// Reasons of condition `TargetResolved` (BIND-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FindingReason {
     /// No object of this name exists.
@@ -184,8 +184,20 @@ pub enum FindingReason {
     UnsupportedTarget,
     /// Several workloads match.
     Ambiguous,
-    /// We cannot scale the workload.
-    ScalingNotSupported,
+}
+
+/// A warning about a target that can be bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caveat {
+    /// What it is about.
+    pub reason: CaveatReason,
+    /// The warning, and what to do about it.
+    pub message: String,
+}
+
+/// What a [`Caveat`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaveatReason {
     /// The workload belongs to an object that should be bound instead (RES-4).
     HasOwner,
     /// The controller that created the workload is unknown (RES-24).
@@ -208,11 +220,6 @@ impl FindingReason {
             Self::KindForbidden => "KindForbidden",
             Self::UnsupportedTarget => "UnsupportedTarget",
             Self::Ambiguous => "Ambiguous",
-            Self::ScalingNotSupported => "ScalingNotSupported",
-            Self::HasOwner => "HasOwner",
-            Self::UnknownOwner => "UnknownOwner",
-            Self::ScalingCaveat => "ScalingCaveat",
-            Self::BindingCaveat => "BindingCaveat",
         }
     }
 }
@@ -227,6 +234,17 @@ impl Finding {
     /// Creates a finding with this message.
     #[must_use]
     pub fn new(reason: FindingReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+impl Caveat {
+    /// Creates a warning with this message.
+    #[must_use]
+    pub fn new(reason: CaveatReason, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
@@ -266,7 +284,7 @@ impl Scale {
 
     /// Scaling is refused for this reason, which includes the remedy.
     fn refused(message: impl Into<String>) -> Self {
-        Self::Refused(Finding::new(FindingReason::ScalingNotSupported, message))
+        Self::Refused(message.into())
     }
 }
 

@@ -4,25 +4,25 @@ use serde_json::Value;
 
 use super::owned::{LEADER_WORKER_SET, REVISION, SERVICE};
 use super::{
-    Finding, FindingReason, Integration, ObjectRef, Related, Resolution, Resolver, RolloutMethod,
-    Scale, controller_of, known,
+    Caveat, CaveatReason, Finding, FindingReason, Integration, ObjectRef, Related, Resolution,
+    Resolver, RolloutMethod, Scale, controller_of, known,
 };
 
 /// How a workload rolls and scales according to its owner.
 pub(super) struct RollAndScale {
     pub(super) roll: RolloutMethod,
     pub(super) scale: Scale,
-    pub(super) warnings: Vec<Finding>,
+    pub(super) warnings: Vec<Caveat>,
 }
 
-/// The finding for an object that belongs to another one.
-pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
+/// The warning about an object that belongs to another one.
+pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Caveat {
     let advice = match Integration::of(owner.group_kind()) {
         Integration::Generic => "its owner may revert changes".to_owned(),
         _ => format!("set spec.workloadRef to {owner} instead, in a new AsyncActor"),
     };
-    Finding::new(
-        FindingReason::HasOwner,
+    Caveat::new(
+        CaveatReason::HasOwner,
         format!("{object} belongs to {owner}: {advice}"),
     )
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, Read, refused, waiting};
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
+    Caveat, CaveatReason, ContainerShape, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
     Related, Requirement, Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target,
     owned_by_any,
 };
@@ -174,7 +174,7 @@ impl Service {
 }
 
 /// Refuses a cluster without workers, and warns if Ray's autoscaler sets their number.
-fn check_workers(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>> {
+fn check_workers(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Caveat>> {
     let itself = &target.itself;
     let at = |key| [cluster, &[key]].concat();
     let groups = at("workerGroupSpecs");
@@ -195,8 +195,8 @@ fn check_workers(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<F
     }))
 }
 
-fn caveat(message: String) -> Finding {
-    Finding::new(FindingReason::BindingCaveat, message)
+fn caveat(message: String) -> Caveat {
+    Caveat::new(CaveatReason::BindingCaveat, message)
 }
 
 /// The value of `proxy_location` in the Serve config, which is YAML or JSON, unless it is every node.

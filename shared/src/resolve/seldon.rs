@@ -6,8 +6,8 @@ use super::fields::{Fields, Read, waiting};
 use super::owned::{DEPLOYMENT, Owned, REPLICA_SET, of_deployment};
 use super::server::template_server;
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
-    Related, Requirement, Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target,
+    ContainerShape, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch, Related, Requirement,
+    Resolution, Resolver, RolloutMethod, Scale, Selector, Server, Target,
 };
 
 pub(super) static SELDON_DEPLOYMENT: SeldonDeployment = SeldonDeployment;
@@ -74,7 +74,7 @@ impl SeldonDeployment {
             _ => None,
         };
         let scale = match (scale_refused, &only) {
-            (Some(finding), _) => Scale::Refused(finding),
+            (Some(why), _) => Scale::Refused(why),
             (None, Some(only)) => Scale::Object(only.clone()),
             (None, None) => Scale::refused(format!(
                 "{itself} has several Deployments, {}, and a queue can scale only one; merge them into one predictor \
@@ -129,7 +129,7 @@ fn deployments<'a>(seldon: &Fields<'a>) -> Read<Vec<&'a str>> {
     Ok(names)
 }
 
-fn scale_refused(seldon: &Fields<'_>) -> Read<Option<Finding>> {
+fn scale_refused(seldon: &Fields<'_>) -> Read<Option<String>> {
     let is_set = |part: &serde_json::Map<String, Value>, key: &str| {
         part.get(key).is_some_and(|it| !it.is_null())
     };
@@ -165,12 +165,9 @@ fn scale_refused(seldon: &Fields<'_>) -> Read<Option<Finding>> {
         }
     }
     Ok(found.map(|field| {
-        Finding::new(
-            FindingReason::ScalingNotSupported,
-            format!(
-                "{}: {field} is set, so Seldon sets the replicas; remove it, or set spec.scaling.enabled to false",
-                seldon.itself
-            ),
+        format!(
+            "{}: {field} is set, so Seldon sets the replicas; remove it, or set spec.scaling.enabled to false",
+            seldon.itself
         )
     }))
 }

@@ -257,10 +257,10 @@ pub fn target_scaling(
 ) -> Option<Result<TargetScaling, Fault>> {
     let scaled = match &resolved.target.scale {
         Scale::Object(scaled) | Scale::HandedOff(scaled, _) => scaled,
-        Scale::Refused(finding) => {
+        Scale::Refused(why) => {
             desired.spec.effective_scaling()?;
-            let text = finding.message.clone();
-            return Some(Err(Fault::until_change(Reason::ScalingNotSupported, text)));
+            let why = why.clone();
+            return Some(Err(Fault::until_change(Reason::ScalingNotSupported, why)));
         }
     };
     let scale_target = asya_shared::scaling::ScaleTarget {
@@ -380,12 +380,7 @@ impl From<Finding> for Fault {
             FindingReason::KindForbidden => Reason::KindForbidden,
             FindingReason::UnsupportedTarget => Reason::UnsupportedTarget,
             FindingReason::Ambiguous => Reason::Ambiguous,
-            FindingReason::TargetNotReady
-            | FindingReason::ScalingNotSupported
-            | FindingReason::HasOwner
-            | FindingReason::UnknownOwner
-            | FindingReason::ScalingCaveat
-            | FindingReason::BindingCaveat => Reason::TargetNotReady,
+            FindingReason::TargetNotReady => Reason::TargetNotReady,
         };
         Self::until_change(reason, finding.message)
     }

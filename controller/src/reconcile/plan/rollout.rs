@@ -12,7 +12,7 @@ mod stale_webhook;
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
-use asya_shared::resolve::{FindingReason, RolloutMethod};
+use asya_shared::resolve::{CaveatReason, RolloutMethod};
 use halt::halted;
 use k8s_openapi::jiff::Timestamp;
 use one_by_one::Evictions;
@@ -67,7 +67,7 @@ pub(super) fn plan_rollout(
     let target = &resolved.target;
     let roll_now = observed.actor.annotations.roll_now;
     let hash = bound.injected_hash.as_deref()?;
-    let unknown = FindingReason::UnknownOwner;
+    let unknown = CaveatReason::UnknownOwner;
     let contention = history?.state(ContestedPart::Roll);
     Some(decide(&RolloutInputs {
         rollout_policy: bound.rollout,

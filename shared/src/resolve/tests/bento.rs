@@ -64,7 +64,7 @@ fn bento_deployment_has_a_warning_and_is_never_scaled() {
     assert_eq!(
         warnings(&target, &[&own]),
         [(
-            FindingReason::BindingCaveat,
+            CaveatReason::BindingCaveat,
             "BentoDeployment/iris: Yatai has had no release since 2024; deploy the Bento's image as a Deployment and bind that".to_owned()
         )]
     );

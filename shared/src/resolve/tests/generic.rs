@@ -46,7 +46,7 @@ fn unknown_kind_resolves_to_the_only_workload_below_it() {
     assert_eq!(
         warnings(&target, &[&own]),
         [(
-            FindingReason::UnknownOwner,
+            CaveatReason::UnknownOwner,
             "Deployment/big-abc belongs to Thing/big, whose kind is unknown: it may revert changes"
                 .to_owned()
         )]

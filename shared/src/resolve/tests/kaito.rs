@@ -127,7 +127,7 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
     assert_eq!(
         warnings(&workspace(), &[&own]),
         [(
-            FindingReason::ScalingCaveat,
+            CaveatReason::ScalingCaveat,
             "each additional replica of StatefulSet/phi needs a node of its own that fits Workspace/phi, and KAITO \
              does not provision it: provide the nodes, or bind an InferenceSet".to_owned()
         )]
@@ -149,7 +149,7 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
     assert_eq!(
         warnings(&one_of_many, &[&own]),
         [(
-            FindingReason::HasOwner,
+            CaveatReason::HasOwner,
             "Workspace/phi belongs to InferenceSet/fleet: set spec.workloadRef to InferenceSet/fleet instead, in a new AsyncActor".to_owned()
         )]
     );
@@ -222,7 +222,7 @@ fn inference_set_groups_the_pods_of_all_its_workspaces() {
     assert_eq!(
         warnings(&target, &all),
         [(
-            FindingReason::ScalingCaveat,
+            CaveatReason::ScalingCaveat,
             "InferenceSet/fleet: KAITO before v0.11 cannot scale to 0; with such a release set spec.scaling.minReplicas to 1".to_owned()
         )]
     );

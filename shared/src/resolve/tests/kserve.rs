@@ -253,7 +253,7 @@ fn canary_has_a_warning() {
         assert_eq!(
             warnings(&target, &[&own]),
             [(
-                FindingReason::BindingCaveat,
+                CaveatReason::BindingCaveat,
                 "InferenceService/iris has a canary: only pods of Deployment/iris-predictor get the sidecar, and \
                  messages do not follow the traffic split; to compare two models, bind another actor to a second \
                  InferenceService".to_owned()

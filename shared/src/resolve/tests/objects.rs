@@ -123,15 +123,12 @@ pub(super) fn refuses(target: &Value, beside: &[&Value]) -> Finding {
 /// Why the target cannot be scaled.
 pub(super) fn not_scaled(target: &Value, beside: &[&Value]) -> String {
     match found(target, beside).scale {
-        Scale::Refused(finding) => {
-            assert_eq!(finding.reason, FindingReason::ScalingNotSupported);
-            finding.message
-        }
+        Scale::Refused(why) => why,
         scale => panic!("{scale:?}"),
     }
 }
 
-pub(super) fn warnings(target: &Value, beside: &[&Value]) -> Vec<(FindingReason, String)> {
+pub(super) fn warnings(target: &Value, beside: &[&Value]) -> Vec<(CaveatReason, String)> {
     let warnings = found(target, beside).warnings.into_iter();
     warnings.map(|it| (it.reason, it.message)).collect()
 }

@@ -23,7 +23,7 @@ fn found(target: &Value, owners: &[&Value]) -> Target {
 
 fn why_not(scale: Scale) -> String {
     match scale {
-        Scale::Refused(finding) => finding.message,
+        Scale::Refused(why) => why,
         scale => panic!("{scale:?}"),
     }
 }

@@ -44,7 +44,7 @@ fn ray_cluster_binds_its_workers_and_not_its_head() {
         "RayCluster/rc: it has no /scale, and its worker groups are an atomic list that only one manager can own; set \
          replicas of its workers, or set spec.scaling.enabled to false"
     );
-    let proxy = (FindingReason::BindingCaveat, PROXY.to_owned());
+    let proxy = (CaveatReason::BindingCaveat, PROXY.to_owned());
     assert_eq!(warnings(&target, &[]), [proxy]);
 }
 
@@ -166,7 +166,7 @@ fn proxy_on_the_head_only_has_a_warning() {
         assert_eq!(
             warnings_with(config),
             [(
-                FindingReason::BindingCaveat,
+                CaveatReason::BindingCaveat,
                 "RayService/rs: spec.serveConfigV2 sets proxy_location: HeadOnly, so workers do not respond on port \
                  8000; set it to EveryNode, or set spec.runtime.targetURL".to_owned()
             )]
@@ -188,7 +188,7 @@ fn ray_cluster_of_a_service_advises_to_bind_the_service() {
     assert_eq!(
         warnings(&target, &[])[0],
         (
-            FindingReason::HasOwner,
+            CaveatReason::HasOwner,
             "RayCluster/rs-x7k2p belongs to RayService/rs: set spec.workloadRef to RayService/rs instead, in a new AsyncActor".to_owned()
         )
     );

@@ -236,10 +236,7 @@ fn competing_autoscaler_on_the_same_object_is_a_fault() {
 fn unscalable_target_loses_its_scaled_object_with_a_reason() {
     let mut target = target();
     assert!(target.scale.object().is_some());
-    target.scale = Scale::Refused(asya_shared::resolve::Finding::new(
-        asya_shared::resolve::FindingReason::ScalingNotSupported,
-        "its owner scales it",
-    ));
+    target.scale = Scale::Refused("its owner scales it".to_owned());
     let mut observed = scaling(Ok(target));
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let Some(ScalingStep::Blocked(removal, fault)) = step(&observed) else {
@@ -320,12 +317,7 @@ fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
             .target
             .scale_from_zero
     };
-    let refused = || {
-        Scale::Refused(asya_shared::resolve::Finding::new(
-            asya_shared::resolve::FindingReason::ScalingNotSupported,
-            "its owner scales it",
-        ))
-    };
+    let refused = || Scale::Refused("its owner scales it".to_owned());
     assert_eq!(
         scale_from_zero(refused(), true),
         None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::AsyncActorStatus;
-use asya_shared::resolve::{Finding, FindingReason};
+use asya_shared::resolve::{Caveat, CaveatReason};
 
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
@@ -182,7 +182,7 @@ fn was_about_pods(observed: &Observed) -> bool {
 /// Names the workload, and what users should know about it (RES-4).
 fn resolved_message(resolved: &Resolved, scales: bool) -> String {
     let target = &resolved.target;
-    let is_relevant = |finding: &&Finding| scales || finding.reason != FindingReason::ScalingCaveat;
+    let is_relevant = |finding: &&Caveat| scales || finding.reason != CaveatReason::ScalingCaveat;
     let warnings = target.warnings.iter().filter(is_relevant);
     let warnings = warnings.map(|warning| &*warning.message);
     let all = [format!("bound to {}", target.workload)];

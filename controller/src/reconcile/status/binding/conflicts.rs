@@ -2,7 +2,7 @@
 //! Events. `../drift.rs` reports the drift of a standalone actor's objects.
 
 use asya_shared::api::AsyncActorStatus;
-use asya_shared::resolve::FindingReason;
+use asya_shared::resolve::CaveatReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::Requeue;
@@ -134,5 +134,5 @@ fn field_events(outcome: &BindingOutcome) -> Vec<(ContestedPart, FieldEvent)> {
 fn evicts_pods(observed: &Observed) -> bool {
     let warnings = observed.resolved().map(|it| it.target.warnings.iter());
     let mut warnings = warnings.into_iter().flatten();
-    warnings.any(|warning| warning.reason == FindingReason::UnknownOwner)
+    warnings.any(|warning| warning.reason == CaveatReason::UnknownOwner)
 }
