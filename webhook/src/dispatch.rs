@@ -21,7 +21,7 @@ impl ReviewHandler for Dispatcher {
         match path {
             EndpointPath::Actors => self.actors.review(request),
             EndpointPath::Deletions => self.deletions.review(request),
-            EndpointPath::Pods | EndpointPath::RequiredPods => self.pods.review(path, request),
+            EndpointPath::Pods(path) => self.pods.review(path, request),
         }
     }
 

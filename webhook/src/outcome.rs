@@ -1,7 +1,7 @@
 //! Outcomes of reviews, as named in metrics and logs.
 
 use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
-use asya_shared::inject::bound::InjectionReason;
+use asya_shared::inject::bound::{InjectionReason, ReviewPath};
 
 use crate::events::PodEvent;
 use crate::review::{AdmissionRequest, AdmissionResponse};
@@ -9,10 +9,8 @@ use crate::review::{AdmissionRequest, AdmissionResponse};
 /// The review endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointPath {
-    /// Pods of actors whose binding is optional: they start even without the webhook.
-    Pods,
-    /// Pods of actors with `binding.required`: they do not start without the webhook.
-    RequiredPods,
+    /// Pods. Those of actors with `binding.required` do not start without the webhook; others do.
+    Pods(ReviewPath),
     /// `AsyncActor`s.
     Actors,
     /// Deletions that could lose messages.
@@ -21,8 +19,8 @@ pub enum EndpointPath {
 
 impl EndpointPath {
     pub const ALL: [Self; 4] = [
-        Self::Pods,
-        Self::RequiredPods,
+        Self::Pods(ReviewPath::Optional),
+        Self::Pods(ReviewPath::Required),
         Self::Actors,
         Self::Deletions,
     ];
@@ -30,8 +28,8 @@ impl EndpointPath {
     /// The URL path, also used as metric label.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Pods => MUTATE_PATH,
-            Self::RequiredPods => REQUIRED_PATH,
+            Self::Pods(ReviewPath::Optional) => MUTATE_PATH,
+            Self::Pods(ReviewPath::Required) => REQUIRED_PATH,
             Self::Actors => VALIDATE_PATH,
             Self::Deletions => DELETE_PATH,
         }
@@ -40,11 +38,11 @@ impl EndpointPath {
     /// The response when a review fails: the same as the path's failure policy.
     pub fn fallback_response(self, problem: &str) -> AdmissionResponse {
         match self {
-            Self::RequiredPods => AdmissionResponse::denied(
+            Self::Pods(ReviewPath::Required) => AdmissionResponse::denied(
                 500,
                 format!("asya-webhook: {problem}; this pod must not start without the sidecar"),
             ),
-            Self::Pods => AdmissionResponse::warned(format!(
+            Self::Pods(ReviewPath::Optional) => AdmissionResponse::warned(format!(
                 "asya-webhook: {problem}; the pod starts without the sidecar"
             )),
             Self::Actors => AdmissionResponse::warned(format!(
@@ -113,7 +111,7 @@ impl ReviewReason {
             Self::Unchanged => "Unchanged",
             Self::NotServed => "NotServed",
             Self::Unreadable => "Unreadable",
-            Self::InternalError => "Panicked",
+            Self::InternalError => "InternalError",
             Self::BadRequest => "BadRequest",
             Self::Busy => "Busy",
             Self::Deadline => "Deadline",

@@ -30,7 +30,7 @@ pub struct PodReviewer {
 }
 
 impl PodReviewer {
-    pub fn review(&self, path: EndpointPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
+    pub fn review(&self, path: ReviewPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
         if !request.is_for(&SERVED) {
             return ReviewOutcome::not_served(request);
         }
@@ -40,38 +40,37 @@ impl PodReviewer {
         }
         if !self.index.is_synced() {
             return ReviewOutcome {
-                response: path.fallback_response("the actors have not been listed yet"),
+                response: fallback_response(path, "the actors have not been listed yet"),
                 reason: ReviewReason::NotSynced,
                 event: None,
             };
         }
         let bindings = self.index.bindings_in(namespace);
-        if bindings.is_empty() && path == EndpointPath::Pods {
+        if bindings.is_empty() && path == ReviewPath::Optional {
             return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NoActor));
         }
         let pod = request.object.map(|pod| PodView::decode(pod.get()));
         let Some(Ok(pod)) = pod else {
             return unreadable(path);
         };
-        let review_path = if path == EndpointPath::RequiredPods {
-            ReviewPath::Required
-        } else {
-            ReviewPath::Optional
-        };
         let pod = pod.with_dry_run(request.is_dry_run());
-        let decision = decide(bindings.iter().map(AsRef::as_ref), review_path, &pod);
+        let decision = decide(bindings.iter().map(AsRef::as_ref), path, &pod);
         outcome(path, decision, &pod, request.is_dry_run())
     }
 }
 
+fn fallback_response(path: ReviewPath, problem: &str) -> AdmissionResponse {
+    EndpointPath::Pods(path).fallback_response(problem)
+}
+
 /// The outcome for a pod that cannot be decoded (ADM-3).
-fn unreadable(path: EndpointPath) -> ReviewOutcome {
+fn unreadable(path: ReviewPath) -> ReviewOutcome {
     let response = match path {
-        EndpointPath::RequiredPods => AdmissionResponse::denied(
+        ReviewPath::Required => AdmissionResponse::denied(
             UNPROCESSABLE_ENTITY,
             "asya-webhook: cannot decode the pod, which must not start without the sidecar",
         ),
-        _ => path.fallback_response("cannot decode the pod"),
+        ReviewPath::Optional => fallback_response(path, "cannot decode the pod"),
     };
     ReviewOutcome {
         response,
@@ -81,7 +80,7 @@ fn unreadable(path: EndpointPath) -> ReviewOutcome {
 }
 
 fn outcome(
-    endpoint: EndpointPath,
+    path: ReviewPath,
     decision: Decision<'_>,
     pod: &PodView<'_>,
     dry_run: bool,
@@ -107,7 +106,7 @@ fn outcome(
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
                 return ReviewOutcome {
-                    response: endpoint.fallback_response("cannot encode the patch"),
+                    response: fallback_response(path, "cannot encode the patch"),
                     reason: ReviewReason::InternalError,
                     event: None,
                 };

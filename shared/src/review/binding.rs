@@ -3,7 +3,7 @@
 use super::Actor;
 use crate::config::{Settings, TransportsConfig};
 use crate::inject::bound::{ActorInputs, BoundActor};
-use crate::resolve::{IntermediateOwners, pods_with_intermediates};
+use crate::resolve::IntermediateOwners;
 use crate::validate;
 
 /// Inputs besides the actor from which a binding is prepared.
@@ -23,8 +23,7 @@ pub struct BindingInputs<'a> {
 #[must_use]
 pub fn bound_actor(actor: &Actor, inputs: &BindingInputs<'_>) -> Option<BoundActor> {
     let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
-    let resolved = actor.status.resolved_target.as_ref();
-    let mut bound = BoundActor::new(&ActorInputs {
+    BoundActor::new(&ActorInputs {
         namespace: &actor.key.namespace,
         name: &actor.key.name,
         uid: &actor.uid,
@@ -34,17 +33,10 @@ pub fn bound_actor(actor: &Actor, inputs: &BindingInputs<'_>) -> Option<BoundAct
         role_arn: actor.role_arn.as_deref(),
         bound: actor.status.bound_since.is_some(),
         injection: actor.status.injection.as_ref(),
-        resolved,
+        resolved: actor.status.resolved_target.as_ref(),
         transports: inputs.transports,
         settings: inputs.settings,
         scripts_hash: inputs.scripts_hash,
-    })?;
-    if let (true, Some(target), Some(clusters)) = (
-        bound.has_intermediate_owners,
-        &actor.target,
-        inputs.clusters,
-    ) {
-        bound.pods = pods_with_intermediates(target, resolved, clusters);
-    }
-    Some(bound)
+        clusters: inputs.clusters,
+    })
 }

@@ -103,6 +103,7 @@ fn actor() -> Result<BoundActor> {
         transports: &transports,
         settings: &settings,
         scripts_hash: "0123456789abcdef",
+        clusters: None,
     });
     actor.ok_or_else(|| Error::other("the actor binds nothing"))
 }

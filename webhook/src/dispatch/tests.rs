@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_shared::inject::bound::ReviewPath;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
@@ -81,21 +82,21 @@ async fn ten_thousand_reviews_send_no_request_to_the_api_server() {
     for _ in 0..2_500 {
         let injected = send(
             &router,
-            EndpointPath::Pods,
+            EndpointPath::Pods(ReviewPath::Optional),
             pod_review("models", &pod("mild"), true),
         )
         .await;
         assert_eq!(injected["patchType"], "JSONPatch");
         let annotated = send(
             &router,
-            EndpointPath::Pods,
+            EndpointPath::Pods(ReviewPath::Optional),
             pod_review("models", &not_injectable, true),
         )
         .await;
         assert_eq!(annotated["warnings"].as_array().unwrap().len(), 1);
         let unbound = send(
             &router,
-            EndpointPath::Pods,
+            EndpointPath::Pods(ReviewPath::Optional),
             pod_review("models", &pod("x"), false),
         )
         .await;
@@ -113,7 +114,7 @@ async fn ten_thousand_reviews_send_no_request_to_the_api_server() {
     // Events are written after the response.
     send(
         &router,
-        EndpointPath::Pods,
+        EndpointPath::Pods(ReviewPath::Optional),
         pod_review("models", &pod("mild"), false),
     )
     .await;
@@ -138,11 +139,11 @@ async fn every_damaged_review_gets_a_valid_response() {
     let actor = actor("models", "a", &binding("Deployment", "x"));
     let reviews = [
         (
-            EndpointPath::Pods,
+            EndpointPath::Pods(ReviewPath::Optional),
             pod_review("models", &pod("mild"), false),
         ),
         (
-            EndpointPath::RequiredPods,
+            EndpointPath::Pods(ReviewPath::Required),
             pod_review("models", &pod("mild"), false),
         ),
         (EndpointPath::Actors, actor_review("models", &actor, false)),
@@ -169,8 +170,8 @@ async fn every_damaged_review_gets_a_valid_response() {
         }
     }
     for nested in ["[".repeat(100_000), r#"{"request":"#.repeat(100_000)] {
-        let request =
-            Request::post(EndpointPath::Pods.label()).header("content-type", "application/json");
+        let request = Request::post(EndpointPath::Pods(ReviewPath::Optional).label())
+            .header("content-type", "application/json");
         let request = request.body(Body::from(nested)).unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), 400);

@@ -4,6 +4,7 @@ use std::time::Duration;
 use asya_certs::serve::CertificateMetrics;
 use asya_process::metrics::ExposedMetrics;
 use asya_process::serve::Count;
+use asya_shared::inject::bound::ReviewPath;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Metrics, ReviewLabels, ReviewResult};
@@ -14,9 +15,9 @@ const DOCS: &str = include_str!("../../../docs/spec/admission.md");
 /// The text after every metric has been set once.
 fn text() -> String {
     let metrics = Arc::new(Metrics::new());
-    drop(metrics.begin(EndpointPath::Pods));
+    drop(metrics.begin(EndpointPath::Pods(ReviewPath::Optional)));
     metrics.reviewed(&ReviewLabels {
-        path: EndpointPath::Pods,
+        path: EndpointPath::Pods(ReviewPath::Optional),
         operation: "CREATE",
         result: ReviewResult::Patched,
         reason: ReviewReason::Valid,

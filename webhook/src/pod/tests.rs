@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use asya_shared::inject::bound::InjectionReason;
+use asya_shared::inject::bound::{InjectionReason, ReviewPath};
 use serde_json::{Value, json};
 
 use super::PodReviewer;
 use crate::events::PodEventReason;
 use crate::index::Index;
 use crate::outcome::ReviewResult;
-use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::AdmissionRequest;
 use crate::testing::{bound, index_actor, installation, pod, pod_review};
 
@@ -33,12 +33,12 @@ impl Fixture {
         }
     }
 
-    fn review(&self, path: EndpointPath, review: &str) -> ReviewOutcome {
+    fn review(&self, path: ReviewPath, review: &str) -> ReviewOutcome {
         self.reviewer
             .review(path, &AdmissionRequest::read(review.as_bytes()).unwrap())
     }
 
-    fn create(&self, path: EndpointPath, pod: &Value) -> ReviewOutcome {
+    fn create(&self, path: ReviewPath, pod: &Value) -> ReviewOutcome {
         self.review(path, &pod_review("models", pod, false))
     }
 }
@@ -59,8 +59,8 @@ fn is_silent(outcome: &ReviewOutcome) -> bool {
 fn bound_pod_is_injected_with_an_event() {
     let fixture = Fixture::new();
     for (path, name) in [
-        (EndpointPath::Pods, "mild"),
-        (EndpointPath::RequiredPods, "strict"),
+        (ReviewPath::Optional, "mild"),
+        (ReviewPath::Required, "strict"),
     ] {
         let outcome = fixture.create(path, &pod(name));
         assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::Injected));
@@ -80,7 +80,7 @@ fn bound_pod_is_injected_with_an_event() {
         );
     }
     let elsewhere = fixture.review(
-        EndpointPath::Pods,
+        ReviewPath::Optional,
         &pod_review("other", &pod("mild"), false),
     );
     assert_eq!(
@@ -99,7 +99,7 @@ fn injection_ignores_user_and_service_account() {
         let mut review: Value = serde_json::from_str(&pod_review("models", &pod, false)).unwrap();
         review["request"]["userInfo"] = user.clone();
         fixture
-            .review(EndpointPath::Pods, &review.to_string())
+            .review(ReviewPath::Optional, &review.to_string())
             .response
             .patch
     };
@@ -120,8 +120,8 @@ fn injection_ignores_user_and_service_account() {
 fn each_path_serves_only_actors_with_its_policy() {
     let fixture = Fixture::new();
     for (path, name) in [
-        (EndpointPath::RequiredPods, "mild"),
-        (EndpointPath::Pods, "strict"),
+        (ReviewPath::Required, "mild"),
+        (ReviewPath::Optional, "strict"),
     ] {
         let outcome = fixture.create(path, &pod(name));
         assert_eq!(
@@ -136,9 +136,9 @@ fn each_path_serves_only_actors_with_its_policy() {
 #[test]
 fn dry_run_gets_the_same_response_without_an_event() {
     let fixture = Fixture::new();
-    let stored = fixture.create(EndpointPath::Pods, &pod("mild"));
+    let stored = fixture.create(ReviewPath::Optional, &pod("mild"));
     let dry_run = fixture.review(
-        EndpointPath::Pods,
+        ReviewPath::Optional,
         &pod_review("models", &pod("mild"), true),
     );
     assert_eq!(dry_run.response.patch, stored.response.patch);
@@ -155,7 +155,7 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
         pod["spec"]["hostNetwork"] = json!(true);
         pod
     };
-    let annotated = fixture.create(EndpointPath::Pods, &not_injectable("mild"));
+    let annotated = fixture.create(ReviewPath::Optional, &not_injectable("mild"));
     assert_eq!(
         annotated.reason,
         ReviewReason::Pod(InjectionReason::HostNetwork)
@@ -173,7 +173,7 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
     );
     assert!(event.text.contains("hostNetwork"), "{}", event.text);
 
-    let denied_outcome = fixture.create(EndpointPath::RequiredPods, &not_injectable("strict"));
+    let denied_outcome = fixture.create(ReviewPath::Required, &not_injectable("strict"));
     assert_eq!(
         denied_outcome.reason,
         ReviewReason::Pod(InjectionReason::HostNetwork)
@@ -193,10 +193,10 @@ fn pod_that_cannot_be_injected_is_annotated_or_denied() {
 fn injected_pod_is_not_patched_again() {
     let fixture = Fixture::new();
     let mut pod = pod("mild");
-    let steps = patch(&fixture.create(EndpointPath::Pods, &pod));
+    let steps = patch(&fixture.create(ReviewPath::Optional, &pod));
     let steps: json_patch::Patch = serde_json::from_value(steps).unwrap();
     json_patch::patch(&mut pod, &steps).unwrap();
-    let again = fixture.create(EndpointPath::Pods, &pod);
+    let again = fixture.create(ReviewPath::Optional, &pod);
     assert_eq!(
         again.reason,
         ReviewReason::Pod(InjectionReason::AlreadyInjected)
@@ -217,7 +217,7 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
     ] {
         index_actor(&fixture.reviewer.index, &bound(namespace, "in", "mild"));
         let outcome = fixture.review(
-            EndpointPath::Pods,
+            ReviewPath::Optional,
             &pod_review(namespace, &pod("mild"), false),
         );
         assert_eq!(
@@ -227,7 +227,7 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
         );
         assert!(is_silent(&outcome));
     }
-    let outcome = fixture.create(EndpointPath::Pods, &pod("unbound"));
+    let outcome = fixture.create(ReviewPath::Optional, &pod("unbound"));
     assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::NoActor));
     assert!(is_silent(&outcome));
 }
@@ -241,7 +241,7 @@ fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
         json!({"spec": {"containers": "x"}}),
         Value::Null,
     ] {
-        let outcome = fixture.create(EndpointPath::Pods, &undecodable);
+        let outcome = fixture.create(ReviewPath::Optional, &undecodable);
         assert_eq!(
             outcome.reason,
             ReviewReason::Pod(InjectionReason::Unreadable),
@@ -251,7 +251,7 @@ fn undecodable_pod_is_handled_by_the_policy_of_the_path() {
             (&outcome.response.denied, outcome.response.warnings.len()),
             (&None, 1)
         );
-        let outcome = fixture.create(EndpointPath::RequiredPods, &undecodable);
+        let outcome = fixture.create(ReviewPath::Required, &undecodable);
         assert_eq!(
             outcome.response.denied.expect("denied").code,
             422,
@@ -270,7 +270,7 @@ fn unserved_requests_are_allowed_with_a_warning() {
         let request = review["request"].as_object_mut().unwrap();
         request.insert("subResource".to_owned(), json!(""));
         *review["request"].pointer_mut(change).unwrap() = json!("odd");
-        let outcome = fixture.review(EndpointPath::RequiredPods, &review.to_string());
+        let outcome = fixture.review(ReviewPath::Required, &review.to_string());
         assert_eq!(outcome.reason, ReviewReason::NotServed, "{change}");
         assert_eq!(
             (&outcome.response.denied, outcome.response.warnings.len()),
@@ -288,7 +288,7 @@ fn policy_of_the_path_decides_before_the_cache_is_synced() {
             index: Arc::new(Index::new(installation())),
         },
     };
-    let mild = fixture.create(EndpointPath::Pods, &pod("mild"));
+    let mild = fixture.create(ReviewPath::Optional, &pod("mild"));
     assert_eq!(
         (mild.reason, mild.result()),
         (ReviewReason::NotSynced, ReviewResult::Error)
@@ -297,7 +297,7 @@ fn policy_of_the_path_decides_before_the_cache_is_synced() {
         (mild.response.denied, mild.response.warnings.len()),
         (None, 1)
     );
-    let strict = fixture.create(EndpointPath::RequiredPods, &pod("strict"));
+    let strict = fixture.create(ReviewPath::Required, &pod("strict"));
     assert_eq!(strict.response.denied.expect("denied").code, 500);
 }
 
@@ -308,7 +308,7 @@ fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
     let mut unbound = bound("models", "mild", "mild");
     unbound["status"] = json!({});
     index_actor(&fixture.reviewer.index, &unbound);
-    let outcome = fixture.create(EndpointPath::Pods, &pod("mild"));
+    let outcome = fixture.create(ReviewPath::Optional, &pod("mild"));
     assert_eq!(
         outcome.reason,
         ReviewReason::Pod(InjectionReason::NotBoundYet)
@@ -318,7 +318,7 @@ fn pods_of_an_unbound_or_deleting_actor_are_not_injected() {
     let mut deleting = bound("models", "mild", "mild");
     deleting["metadata"]["deletionTimestamp"] = json!("2026-05-04T11:00:00Z");
     index_actor(&fixture.reviewer.index, &deleting);
-    let outcome = fixture.create(EndpointPath::Pods, &pod("mild"));
+    let outcome = fixture.create(ReviewPath::Optional, &pod("mild"));
     assert_eq!(
         outcome.reason,
         ReviewReason::Pod(InjectionReason::ActorDeleting)
@@ -332,7 +332,7 @@ fn changed_scripts_change_the_patch() {
     let fixture = Fixture::new();
     let hash = |scripts: &str| {
         fixture.reviewer.index.set_scripts_hash(scripts);
-        patch(&fixture.create(EndpointPath::Pods, &pod("mild"))).to_string()
+        patch(&fixture.create(ReviewPath::Optional, &pod("mild"))).to_string()
     };
     let (one, two) = (hash("1111"), hash("2222"));
     assert_ne!(one, two);
@@ -350,7 +350,7 @@ fn only_a_dry_run_counts_as_a_probe() {
     probe["metadata"]["annotations"] = json!({"asya.sh/probe": "uid-of-new"});
     let reason = |dry_run| {
         let review = pod_review("models", &probe, dry_run);
-        fixture.review(EndpointPath::Pods, &review).reason
+        fixture.review(ReviewPath::Optional, &review).reason
     };
     assert_eq!(reason(true), ReviewReason::Pod(InjectionReason::Injected));
     assert_eq!(

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asya_process::metrics::ExposedMetrics;
+use asya_shared::inject::bound::ReviewPath;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request as HttpRequest, StatusCode};
@@ -91,23 +92,39 @@ async fn every_path_serves_reviews() {
 async fn bad_requests_get_a_code_and_one_line() {
     let (router, metrics) = router_for(StubHandler::Allows);
     let typed = |media: &str| {
-        HttpRequest::post(EndpointPath::Pods.label())
+        HttpRequest::post(EndpointPath::Pods(ReviewPath::Optional).label())
             .header("content-type", media)
             .body(Body::from(review().to_string()))
             .unwrap()
     };
-    let get = HttpRequest::get(EndpointPath::Pods.label())
+    let get = HttpRequest::get(EndpointPath::Pods(ReviewPath::Optional).label())
         .body(Body::empty())
         .unwrap();
-    let untyped = HttpRequest::post(EndpointPath::Pods.label())
+    let untyped = HttpRequest::post(EndpointPath::Pods(ReviewPath::Optional).label())
         .body(Body::empty())
         .unwrap();
     let beta = review().to_string().replace("k8s.io/v1", "k8s.io/v1beta1");
     let rows = [
-        (post(EndpointPath::Pods, "{"), 400, "admission.k8s.io/v1"),
-        (post(EndpointPath::Pods, ""), 400, "request.uid"),
-        (post(EndpointPath::Pods, "[1]"), 400, "line 1"),
-        (post(EndpointPath::Pods, beta), 400, "apiVersion or kind"),
+        (
+            post(EndpointPath::Pods(ReviewPath::Optional), "{"),
+            400,
+            "admission.k8s.io/v1",
+        ),
+        (
+            post(EndpointPath::Pods(ReviewPath::Optional), ""),
+            400,
+            "request.uid",
+        ),
+        (
+            post(EndpointPath::Pods(ReviewPath::Optional), "[1]"),
+            400,
+            "line 1",
+        ),
+        (
+            post(EndpointPath::Pods(ReviewPath::Optional), beta),
+            400,
+            "apiVersion or kind",
+        ),
         (get, 405, ""),
         (untyped, 415, "application/json"),
         (typed("application/yaml"), 415, "application/json"),
@@ -167,16 +184,19 @@ type Piece = Result<Bytes, std::io::Error>;
 #[tokio::test]
 async fn failure_policy_of_the_path_decides_after_a_panic() {
     let (router, metrics) = router_for(StubHandler::Panics);
-    let required = response(&router, EndpointPath::RequiredPods).await;
+    let required = response(&router, EndpointPath::Pods(ReviewPath::Required)).await;
     assert_eq!(required["allowed"], false);
     assert_eq!(required["status"]["code"], 500);
-    for path in [EndpointPath::Pods, EndpointPath::Actors] {
+    for path in [
+        EndpointPath::Pods(ReviewPath::Optional),
+        EndpointPath::Actors,
+    ] {
         let fallback = response(&router, path).await;
         assert_eq!(fallback["allowed"], true);
         assert_eq!(fallback["warnings"].as_array().unwrap().len(), 1);
     }
     let text = metrics.text().unwrap();
-    let counted = r#"reviews_total{path="/mutate/pods",operation="CREATE",result="error",reason="Panicked",dry_run="true"} 1"#;
+    let counted = r#"reviews_total{path="/mutate/pods",operation="CREATE",result="error",reason="InternalError",dry_run="true"} 1"#;
     assert!(text.contains(counted), "{text}");
     assert!(text.contains("asya_webhook_in_flight 0"), "{text}");
 }
@@ -187,7 +207,11 @@ async fn request_that_does_not_arrive_times_out_after_2_s() {
     let (router, metrics) = router_for(StubHandler::Allows);
     let started = tokio::time::Instant::now();
     let slow = Body::from_stream(futures::stream::pending::<Piece>());
-    let (status, _) = send(&router, post(EndpointPath::RequiredPods, slow)).await;
+    let (status, _) = send(
+        &router,
+        post(EndpointPath::Pods(ReviewPath::Required), slow),
+    )
+    .await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(started.elapsed().as_secs(), 2);
     let text = metrics.text().unwrap();
@@ -201,14 +225,20 @@ async fn stalled_bodies_do_not_block_reviews() {
     let (router, metrics) = router_for(StubHandler::Allows);
     let stalling = (0..600).map(|_| {
         let body = Body::from_stream(futures::stream::pending::<Piece>());
-        send(&router, post(EndpointPath::Pods, body))
+        send(
+            &router,
+            post(EndpointPath::Pods(ReviewPath::Optional), body),
+        )
     });
     let review = async {
         while !metrics.text().unwrap().contains("in_flight 600") {
             tokio::task::yield_now().await;
         }
         let started = tokio::time::Instant::now();
-        assert_eq!(response(&router, EndpointPath::Pods).await["allowed"], true);
+        assert_eq!(
+            response(&router, EndpointPath::Pods(ReviewPath::Optional)).await["allowed"],
+            true
+        );
         started.elapsed()
     };
     let (stalled, elapsed) = tokio::join!(join_all(stalling), review);
@@ -231,12 +261,18 @@ async fn large_bodies_beyond_the_budget_are_refused_and_reviews_are_answered() {
         });
         let text = Piece::Ok(Bytes::from(review().to_string()));
         let body = Body::from_stream(pieces.boxed().chain(futures::stream::iter([text])));
-        send(&router, post(EndpointPath::Pods, body))
+        send(
+            &router,
+            post(EndpointPath::Pods(ReviewPath::Optional), body),
+        )
     });
     let reviews = async {
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            assert_eq!(response(&router, EndpointPath::Pods).await["allowed"], true);
+            assert_eq!(
+                response(&router, EndpointPath::Pods(ReviewPath::Optional)).await["allowed"],
+                true
+            );
         }
     };
     let (large, ()) = tokio::join!(join_all(large), reviews);
@@ -259,7 +295,11 @@ async fn body_with_too_many_values_is_refused_before_decoding() {
     let mut body = review().to_string();
     let containers = "{},".repeat(1 << 20);
     body.insert_str(body.len() - 2, &format!(r#","object":[{containers}{{}}]"#));
-    let (status, text) = send(&router, post(EndpointPath::Pods, body)).await;
+    let (status, text) = send(
+        &router,
+        post(EndpointPath::Pods(ReviewPath::Optional), body),
+    )
+    .await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
     assert!(text.contains("too many values"), "{text}");
 }
@@ -276,7 +316,14 @@ async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
     body.push_str(&" ".repeat(MAX_INLINE_BYTES));
     let send_large = || {
         let (router, body) = (router.clone(), body.clone());
-        tokio::spawn(async move { send(&router, post(EndpointPath::Pods, body)).await.0 })
+        tokio::spawn(async move {
+            send(
+                &router,
+                post(EndpointPath::Pods(ReviewPath::Optional), body),
+            )
+            .await
+            .0
+        })
     };
     let gone = send_large();
     handler.started.acquire().await.unwrap().forget();
@@ -321,7 +368,7 @@ impl Default for SlowHandler {
 
 impl ReviewHandler for SlowHandler {
     fn handle(&self, path: EndpointPath, _: &AdmissionRequest<'_>) -> ReviewOutcome {
-        if path == EndpointPath::Pods {
+        if path == EndpointPath::Pods(ReviewPath::Optional) {
             self.started.add_permits(1);
             let started = Instant::now();
             while !self.finish.is_cancelled() && started.elapsed() < Duration::from_secs(10) {

@@ -9,7 +9,9 @@ use super::plan::{BoundPlan, PlanInputs};
 use super::probe_result::ProbeResult;
 use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
-use crate::resolve::{PodMatch, has_intermediate_owners, pods_of};
+use crate::resolve::{
+    IntermediateOwners, PodMatch, has_intermediate_owners, pods_of, pods_with_intermediates,
+};
 use crate::validate::{Recorded, Subject, Write, check, joined};
 
 /// A binding, with everything that a review needs.
@@ -77,6 +79,8 @@ pub struct ActorInputs<'a> {
     pub settings: &'a Settings,
     /// Hash of the `ConfigMap` with runtime script and adapters, as mounted (ROLL-8).
     pub scripts_hash: &'a str,
+    /// Intermediate owners of the actor's namespace, such as `RayCluster`s; `None` if they are unknown.
+    pub clusters: Option<&'a IntermediateOwners>,
 }
 
 impl BoundActor {
@@ -98,7 +102,12 @@ impl BoundActor {
             name: inputs.name.to_owned(),
             uid: inputs.uid.to_owned(),
             created: inputs.created.cloned(),
-            pods: pods_of(binding.target, inputs.resolved),
+            pods: match inputs.clusters {
+                Some(clusters) => {
+                    pods_with_intermediates(binding.target, inputs.resolved, clusters)
+                }
+                None => pods_of(binding.target, inputs.resolved),
+            },
             required: binding.required,
             has_intermediate_owners: has_intermediate_owners(binding.target),
             probe_result,

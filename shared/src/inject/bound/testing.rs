@@ -82,6 +82,7 @@ impl Binding {
             transports: &self.transports,
             settings: &self.settings,
             scripts_hash: self.scripts_hash,
+            clusters: None,
         })
         .unwrap()
     }
