@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use asya_process::watch_loop::is_undecodable;
 use asya_shared::backoff::Backoff;
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -14,7 +15,8 @@ use crate::secret::TlsSecret;
 
 /// Shorter than the client's read timeout, which thus only closes dead connections.
 const WATCH_SECONDS: u32 = 50;
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(15)).with_jitter(0.5);
 
 /// An observation of the watch.
 #[derive(Debug)]
@@ -25,9 +27,13 @@ pub enum Observation {
     Unavailable(String),
 }
 
+type Events = Pin<Box<dyn Stream<Item = watcher::Result<Event<TlsSecret>>> + Send>>;
+
 /// Watches one Secret forever.
 pub struct SecretWatch {
-    events: Pin<Box<dyn Stream<Item = watcher::Result<Event<TlsSecret>>> + Send>>,
+    /// Starts a watch, which lists first.
+    start: Box<dyn Fn() -> Events + Send>,
+    events: Events,
     name: String,
     /// Whether the list in progress has returned the Secret.
     listed: bool,
@@ -42,8 +48,14 @@ impl SecretWatch {
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let api = Api::<TlsSecret>::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let config = config.timeout(WATCH_SECONDS);
+        Self::from_start(name, move || watcher(api.clone(), config.clone()).boxed())
+    }
+
+    fn from_start(name: &str, start: impl Fn() -> Events + Send + 'static) -> Self {
         Self {
-            events: watcher(api, config.timeout(WATCH_SECONDS)).boxed(),
+            events: start(),
+            start: Box::new(start),
             name: name.to_owned(),
             listed: false,
             failures: 0,
@@ -85,8 +97,12 @@ impl SecretWatch {
     }
 
     fn failed(&mut self, error: &watcher::Error) -> Observation {
-        self.failures += 1;
-        self.resume = Some(Instant::now() + jittered(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        let delay = BACKOFF.jittered(self.failures - 1, fastrand::f64());
+        self.resume = Some(Instant::now() + delay);
+        if is_undecodable(error) {
+            self.events = (self.start)(); // the event is lost: list again
+        }
         // A single interruption is routine.
         if self.failures == 1 {
             debug!(secret = self.name, %error, "watch interrupted");
@@ -97,33 +113,25 @@ impl SecretWatch {
     }
 }
 
-fn jittered(failures: u32) -> Duration {
-    let full = BACKOFF.after(failures.saturating_sub(1));
-    full.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
 #[cfg(test)]
 mod tests {
-    use futures::stream::{iter, repeat_with};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::stream::{iter, pending, repeat_with};
+    use kube::core::Status;
 
     use super::*;
 
     fn refused() -> watcher::Error {
-        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        let status = Status::failure("no", "Forbidden").with_code(403);
         watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))
     }
 
     /// CERT-3
     #[tokio::test(start_paused = true)]
     async fn forbidden_list_is_retried_with_backoff() {
-        let lists = repeat_with(|| iter([Ok(Event::Init), Err(refused())]));
-        let mut watch = SecretWatch {
-            events: lists.flatten().boxed(),
-            name: "tls".to_owned(),
-            listed: false,
-            failures: 0,
-            resume: None,
-        };
+        let lists = || repeat_with(|| iter([Ok(Event::Init), Err(refused())]));
+        let mut watch = SecretWatch::from_start("tls", move || lists().flatten().boxed());
         let (end, mut failures) = (Instant::now() + Duration::from_mins(5), 0);
         while Instant::now() < end {
             assert!(matches!(watch.next().await, Observation::Unavailable(_)));
@@ -134,5 +142,25 @@ mod tests {
             (25..=48).contains(&failures),
             "{failures} lists in five minutes"
         );
+    }
+
+    /// CERT-3: the stream goes on after an event that cannot be decoded, but the change that it reported is lost.
+    #[tokio::test(start_paused = true)]
+    async fn secret_is_listed_again_after_an_event_that_cannot_be_decoded() {
+        let lists = AtomicUsize::new(0);
+        let mut watch = SecretWatch::from_start("tls", move || {
+            let listed = [Ok(Event::Init), Ok(Event::InitDone)];
+            let lost = match lists.fetch_add(1, Ordering::Relaxed) {
+                0 => Some(Err(watcher::Error::WatchFailed(kube::Error::Api(
+                    Status::failure("expected a map", "").boxed(),
+                )))),
+                _ => None,
+            };
+            iter(listed).chain(iter(lost)).chain(pending()).boxed()
+        });
+        for is_known in [true, false, true] {
+            let is_current = matches!(watch.next().await, Observation::Current(None));
+            assert_eq!(is_current, is_known);
+        }
     }
 }

@@ -14,8 +14,11 @@ use tokio::time::{Instant, sleep};
 /// A failing watch reports an error within this time.
 const FAILURE_WINDOW: Duration = Duration::from_secs(30);
 
+/// Fraction of a delay that jitter may subtract.
+const JITTER: f64 = 0.5;
+
 /// Passes every event to `apply`, and every error to `failed` with the number of consecutive failures; retries with
-/// backoff, forever.
+/// backoff, whose jitter this adds so that the replicas of a program do not retry together, forever.
 pub async fn follow<K>(
     api: Api<K>,
     config: Config,
@@ -25,6 +28,7 @@ pub async fn follow<K>(
 ) where
     K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let backoff = backoff.with_jitter(JITTER);
     let (mut failures, mut last) = (0, Instant::now());
     loop {
         let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
@@ -46,7 +50,7 @@ pub async fn follow<K>(
                 failures + 1
             };
             failed(&error, failures);
-            sleep(backoff.after(failures.saturating_sub(1))).await;
+            sleep(backoff.jittered(failures.saturating_sub(1), fastrand::f64())).await;
             last = Instant::now();
             if is_undecodable(&error) {
                 break; // the event is lost: list again

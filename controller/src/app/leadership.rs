@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::BoxError;
+use asya_shared::backoff::Backoff;
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -202,13 +203,16 @@ async fn lead(
     }
 }
 
+/// Between attempts to apply the CRD.
+const CRD_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+
 /// Reconciles need a CRD, but not necessarily this version: a refused apply is logged and retried in the background.
 async fn apply_crd(client: Client) {
-    let mut delay = Duration::from_secs(1);
+    let mut failures = 0;
     while let Err(error) = crd::apply(client.clone()).await {
         warn!(%error, "CRD not applied; with --manage-crds=false you apply it yourself");
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(Duration::from_mins(1));
+        tokio::time::sleep(CRD_RETRY.after(failures)).await;
+        failures += 1;
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use asya_process::BoxError;
 use asya_process::tasks::Tasks;
+use asya_shared::backoff::Backoff;
 use asya_shared::config::{self, TransportsConfig};
 use kube::{Client, Config};
 use prometheus_client::metrics::counter::Counter;
@@ -29,7 +30,7 @@ use crate::runtime_script::source;
 use crate::telemetry::events;
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
-use crate::work_queue::{Backoff, WorkQueue, WorkQueueSettings};
+use crate::work_queue::{RetryPolicy, WorkQueue, WorkQueueSettings};
 
 /// How a replica reaches the API server and the brokers.
 pub struct Connections {
@@ -294,12 +295,11 @@ fn queue_settings(args: &Args) -> WorkQueueSettings {
     WorkQueueSettings {
         min_interval: args.min_reconcile_interval,
         workers: usize::from(args.max_concurrent_reconciles),
-        retry: Backoff {
-            initial: args.retry_initial,
-            multiplier: args.retry_multiplier,
-            max: args.retry_max,
+        retry: RetryPolicy {
             attempts: args.retry_attempts,
-            ..Backoff::default()
+            ..RetryPolicy::new(
+                Backoff::new(args.retry_initial, args.retry_max).with_factor(args.retry_multiplier),
+            )
         },
     }
 }

@@ -114,9 +114,8 @@ impl RequeuePolicy {
         let after = match failure {
             BackoffKind::Backoff => None,
             BackoffKind::SlowBackoff => {
-                let full =
-                    Backoff::new(SLOW_BACKOFF_BASE, self.max_backoff).after(attempt.failures);
-                Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
+                let backoff = Backoff::new(SLOW_BACKOFF_BASE, self.max_backoff).with_jitter(0.2);
+                Some(backoff.jittered(attempt.failures, fastrand::f64()))
             }
         };
         RunOutcome::Failed { after, timer }

@@ -5,7 +5,7 @@
 //! - A timer is an upper bound: an earlier event replaces it, and only the next run sets a new one.
 //! - A failed run is retried with a backoff per key; a panic counts as a failure of its key alone.
 
-mod backoff;
+mod retry_policy;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-pub use backoff::Backoff;
+pub use retry_policy::RetryPolicy;
 
 /// How a [`WorkQueue`] paces its runs.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub struct WorkQueueSettings {
     pub min_interval: Duration,
     /// Maximum concurrent runs over all keys; 0 counts as 1.
     pub workers: usize,
-    /// Backoff of failed runs.
-    pub retry: Backoff,
+    /// Retries of failed runs.
+    pub retry: RetryPolicy,
 }
 
 impl Default for WorkQueueSettings {
@@ -42,7 +42,7 @@ impl Default for WorkQueueSettings {
         Self {
             min_interval: Duration::from_secs(1),
             workers: 32,
-            retry: Backoff::default(),
+            retry: RetryPolicy::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Attempt, Backoff, QueueSizes, RunOutcome};
+use super::{Attempt, QueueSizes, RetryPolicy, RunOutcome};
 
 /// Longer than any process runs; prevents overflows when adding to an `Instant`.
 const MAX_DELAY: Duration = Duration::from_hours(24 * 365);
@@ -14,7 +14,7 @@ const MAX_DELAY: Duration = Duration::from_hours(24 * 365);
 /// The schedule of all keys.
 pub(super) struct Schedule<K> {
     min_interval: Duration,
-    retry: Backoff,
+    retry: RetryPolicy,
     keys: HashMap<K, KeyState>,
     /// Planned runs of keys that are not running, earliest first.
     due: BTreeSet<(Instant, K)>,
@@ -72,7 +72,7 @@ impl KeyState {
 }
 
 impl<K: Ord + Hash + Clone> Schedule<K> {
-    pub(super) fn new(min_interval: Duration, retry: Backoff) -> Self {
+    pub(super) fn new(min_interval: Duration, retry: RetryPolicy) -> Self {
         Self {
             min_interval: min_interval.min(MAX_DELAY),
             retry,

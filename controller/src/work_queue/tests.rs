@@ -4,6 +4,7 @@ mod retries;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use asya_shared::backoff::Backoff;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -16,12 +17,9 @@ fn settings() -> WorkQueueSettings {
     WorkQueueSettings {
         min_interval: Duration::from_secs(1),
         workers: 32,
-        retry: Backoff {
-            initial: Duration::from_secs(1),
-            multiplier: 2.0,
-            max: Duration::from_secs(10),
+        retry: RetryPolicy {
+            backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(10)),
             attempts: 0,
-            jitter: 0.0,
         },
     }
 }
@@ -260,7 +258,7 @@ async fn worker_limit_holds_and_the_oldest_due_key_runs_first() {
 #[tokio::test]
 async fn queue_sleeps_while_all_workers_are_busy() {
     let (min_interval, now) = (Duration::from_secs(1), Instant::now());
-    let mut schedule = Schedule::new(min_interval, Backoff::default());
+    let mut schedule = Schedule::new(min_interval, RetryPolicy::default());
     for key in ["short", "long"] {
         schedule.plan(key, now);
         schedule.start(now).unwrap();

@@ -92,6 +92,33 @@ async fn failures_after_a_watch_that_worked_are_counted_anew() {
     assert_eq!(failures(api(&lists, watches)).await, [1, 2, 1, 2]);
 }
 
+/// AVL-7
+#[tokio::test(start_paused = true)]
+async fn those_who_failed_together_do_not_retry_together() {
+    const WATCHES: &[(u64, StatusCode, &str)] = &[(0, StatusCode::TOO_MANY_REQUESTS, THROTTLED); 2];
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        let errors = Mutex::new(Vec::new());
+        let failed = |_: &Error, _| errors.lock().push(Instant::now());
+        let api = api(&Arc::default(), WATCHES);
+        let follow = follow(api, Config::default(), BACKOFF, |_| (), failed);
+        let ended = timeout(Duration::from_mins(1), follow).await;
+        assert!(ended.is_err(), "it follows forever");
+        let [first, second] = errors.into_inner()[..] else {
+            panic!("each watch fails once");
+        };
+        waits.push(second - first);
+    }
+    let full = BACKOFF.after(0);
+    // A timer fires up to a millisecond late.
+    let expected = full / 2..=full + Duration::from_millis(1);
+    assert!(
+        waits.iter().all(|wait| expected.contains(wait)),
+        "{waits:?}"
+    );
+    assert!(waits.iter().any(|wait| *wait != waits[0]), "{waits:?}");
+}
+
 /// `Init` comes before the list is requested, and after an `InitApply` the next page may still fail.
 #[test]
 fn watch_is_established_once_it_was_listed() {

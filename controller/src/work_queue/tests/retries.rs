@@ -165,12 +165,12 @@ async fn extreme_delay_does_not_overflow() {
 
 /// FW-6
 #[test]
-fn jitter_subtracts_at_most_its_fraction() {
-    let backoff = Backoff::default();
-    let delays: Vec<_> = (0..100).map(|_| backoff.delay(3)).collect();
+fn retries_are_jittered() {
+    let retry = RetryPolicy::default();
+    let delays: Vec<_> = (0..100).map(|_| retry.delay(3)).collect();
     let (min, max) = (Duration::from_millis(3200), Duration::from_secs(4));
     assert!(delays.iter().all(|delay| (min..=max).contains(delay)));
     assert!(delays.iter().any(|delay| *delay != delays[0]));
-    assert!(backoff.delay(u32::MAX) <= Duration::from_mins(5));
-    assert!(backoff.delay(u32::MAX) >= Duration::from_mins(4));
+    assert!(retry.delay(u32::MAX) <= Duration::from_mins(5));
+    assert!(retry.delay(u32::MAX) >= Duration::from_mins(4));
 }
