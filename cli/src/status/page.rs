@@ -275,7 +275,7 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
         let retry = conflict
             .retry_time
             .as_ref()
-            .filter(|_| conflict.state == "Waiting");
+            .filter(|_| conflict.is_waiting());
         if let Some(time) = retry {
             let seconds = time.0.duration_since(now).as_secs().max(0);
             next.push(format!(

@@ -8,7 +8,7 @@ use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
 use asya_shared::admission::OwnerRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ impl SharedTrust {
             let is_new = previous.as_ref() != Some(&bundle);
             if is_new {
                 *previous = Some(bundle);
-                *lock(&self.desired_since) = Some(Instant::now());
+                *self.desired_since.lock() = Some(Instant::now());
             }
             is_new
         });
@@ -160,8 +160,10 @@ impl SharedTrust {
         let observed = observed.as_ref()?;
         let everywhere = observed.everywhere.as_ref();
         let trusted = everywhere.is_none_or(|all| cas.iter().all(|it| all.contains(it)));
-        let since =
-            lock(&self.desired_since).map_or(observed.since, |since| since.max(observed.since));
+        let since = self
+            .desired_since
+            .lock()
+            .map_or(observed.since, |since| since.max(observed.since));
         trusted.then(|| since.elapsed())
     }
 
@@ -179,10 +181,6 @@ impl SharedTrust {
             .map(|it| it.anywhere.clone())
             .unwrap_or_default()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod history;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use asya_shared::api::ConflictState;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::status_time::time_left;
@@ -24,7 +25,7 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Conflicts are reset after this long without another one; longer than any backoff.
 const QUIET_PERIOD: Duration = Duration::from_mins(15);
 /// The state in status while a field is not written again yet.
-const WAITING: &str = "Waiting";
+const WAITING: &str = ConflictState::Waiting.as_str();
 /// Names the other manager where `managedFields` do not.
 const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 

@@ -200,6 +200,37 @@ pub struct ConflictStatus {
     pub spec_hash: String,
 }
 
+impl ConflictStatus {
+    /// Whether the operator waits before it writes the field again.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.state == ConflictState::Waiting.as_str()
+    }
+}
+
+/// The values of [`ConflictStatus::state`] that this version writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictState {
+    /// The field has been written again.
+    Held,
+    /// The field is written again at `retryTime`.
+    Waiting,
+    /// The operator has yielded the field.
+    Stopped,
+}
+
+impl ConflictState {
+    /// The state as status stores it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "Held",
+            Self::Waiting => "Waiting",
+            Self::Stopped => "Stopped",
+        }
+    }
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde asks with a reference"

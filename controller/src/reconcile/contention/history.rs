@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::api::ConflictStatus;
+use asya_shared::api::{ConflictState, ConflictStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,8 +13,8 @@ use super::{
 use crate::reconcile::status_time::{time_left, to_the_second};
 
 /// The states in status: see [`ContentionState`].
-const REWRITTEN: &str = "Held";
-const YIELDED: &str = "Stopped";
+const REWRITTEN: &str = ConflictState::Held.as_str();
+const YIELDED: &str = ConflictState::Stopped.as_str();
 
 /// An event of a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
