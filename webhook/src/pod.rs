@@ -30,7 +30,7 @@ pub struct PodReviewer {
 }
 
 impl PodReviewer {
-    pub fn review(&self, path: ReviewPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
+    pub fn review(&self, endpoint: ReviewPath, request: &AdmissionRequest<'_>) -> ReviewOutcome {
         if !request.is_for(&SERVED) {
             return ReviewOutcome::not_served(request);
         }
@@ -40,37 +40,37 @@ impl PodReviewer {
         }
         if !self.index.is_synced() {
             return ReviewOutcome {
-                response: fallback_response(path, "the actors have not been listed yet"),
+                response: fallback_response(endpoint, "the actors have not been listed yet"),
                 reason: ReviewReason::NotSynced,
                 event: None,
             };
         }
         let bindings = self.index.bindings_in(namespace);
-        if bindings.is_empty() && path == ReviewPath::Optional {
+        if bindings.is_empty() && endpoint == ReviewPath::Optional {
             return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NoActor));
         }
         let pod = request.object.map(|pod| PodView::decode(pod.get()));
         let Some(Ok(pod)) = pod else {
-            return unreadable(path);
+            return unreadable(endpoint);
         };
         let pod = pod.with_dry_run(request.is_dry_run());
-        let decision = decide(bindings.iter().map(AsRef::as_ref), path, &pod);
-        outcome(path, decision, &pod, request.is_dry_run())
+        let decision = decide(bindings.iter().map(AsRef::as_ref), endpoint, &pod);
+        outcome(endpoint, decision, &pod, request.is_dry_run())
     }
 }
 
-fn fallback_response(path: ReviewPath, problem: &str) -> AdmissionResponse {
-    EndpointPath::Pods(path).fallback_response(problem)
+fn fallback_response(endpoint: ReviewPath, problem: &str) -> AdmissionResponse {
+    EndpointPath::Pods(endpoint).fallback_response(problem)
 }
 
 /// The outcome for a pod that cannot be decoded (ADM-3).
-fn unreadable(path: ReviewPath) -> ReviewOutcome {
-    let response = match path {
+fn unreadable(endpoint: ReviewPath) -> ReviewOutcome {
+    let response = match endpoint {
         ReviewPath::Required => AdmissionResponse::denied(
             UNPROCESSABLE_ENTITY,
             "asya-webhook: cannot decode the pod, which must not start without the sidecar",
         ),
-        ReviewPath::Optional => fallback_response(path, "cannot decode the pod"),
+        ReviewPath::Optional => fallback_response(endpoint, "cannot decode the pod"),
     };
     ReviewOutcome {
         response,
@@ -80,7 +80,7 @@ fn unreadable(path: ReviewPath) -> ReviewOutcome {
 }
 
 fn outcome(
-    path: ReviewPath,
+    endpoint: ReviewPath,
     decision: Decision<'_>,
     pod: &PodView<'_>,
     dry_run: bool,
@@ -106,7 +106,7 @@ fn outcome(
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
                 return ReviewOutcome {
-                    response: fallback_response(path, "cannot encode the patch"),
+                    response: fallback_response(endpoint, "cannot encode the patch"),
                     reason: ReviewReason::InternalError,
                     event: None,
                 };

@@ -97,7 +97,8 @@ mod tests {
     /// FW-31: an error of the connection is logged with the call, and with its cause.
     #[tokio::test]
     async fn error_of_a_connection_names_the_request_and_the_cause() {
-        let cases: [(fn() -> BoxError, &str, bool); 2] = [
+        type Cause = fn() -> BoxError;
+        let cases: [(Cause, &str, bool); 2] = [
             (
                 || Connect(std::io::ErrorKind::ConnectionRefused.into()).into(),
                 "client error (Connect): connection refused",

@@ -227,7 +227,7 @@ where
             ..DeleteParams::default()
         };
         let deleted = self.api(key).delete(&key.name, &params).await;
-        ignore_not_found(deleted.map(drop)).map_err(|error| self.write_error(key, error))
+        ignore_not_found(deleted.map(drop)).map_err(|error| write_error::<R>(key, error))
     }
 
     /// Removes the owner reference to `owner` from the object with this uid, which then outlives it (FW-23).
@@ -292,18 +292,18 @@ where
             kube::Error::Api(status) if is_failed_test(&status) => {
                 WriteError::stale(&R::Kind::kind(&()), key)
             }
-            error => self.write_error(key, error),
+            error => write_error::<R>(key, error),
         })
-    }
-
-    /// Classifies the API server's error for a write of the object.
-    pub fn write_error(&self, key: &Key, error: kube::Error) -> WriteError {
-        WriteError::of(&R::Kind::kind(&()), key, error)
     }
 
     fn api(&self, key: &Key) -> Api<Projected<R>> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
+}
+
+/// Classifies the API server's error for a write of an object of this kind.
+pub fn write_error<R: Record>(key: &Key, error: kube::Error) -> WriteError {
+    WriteError::of(&R::Kind::kind(&()), key, error)
 }
 
 fn ignore_not_found(written: Result<(), kube::Error>) -> Result<(), kube::Error> {

@@ -14,7 +14,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::impersonation::Impersonation;
-use super::objects::{Objects, WriteError};
+use super::objects::{Objects, WriteError, write_error};
 use crate::record::{Key, Metadata, TypedWorkload, WorkloadRecord};
 
 pub use immutable::SELECTOR;
@@ -264,13 +264,13 @@ impl Workloads {
                 let patched = self.deployments.patch(key, &params, &patch).await;
                 patched
                     .map(drop)
-                    .map_err(|error| self.deployments.write_error(key, error))
+                    .map_err(|error| write_error::<TypedWorkload<Deployment>>(key, error))
             }
             WorkloadKind::StatefulSet => {
                 let patched = self.stateful_sets.patch(key, &params, &patch).await;
                 patched
                     .map(drop)
-                    .map_err(|error| self.stateful_sets.write_error(key, error))
+                    .map_err(|error| write_error::<TypedWorkload<StatefulSet>>(key, error))
             }
         }
     }
