@@ -1,6 +1,6 @@
 //! Denies deletions that would lose what the user wants to keep: of an actor that may be deleted only with an empty
-//! queue, or without its objects (QUE-40, FW-23), and of the `CustomResourceDefinition`, with which all actors and their
-//! queues are deleted (QUE-49).
+//! queue, or without its objects (QUE-40, FW-23), and of the `CustomResourceDefinition`, with which all actors and
+//! their queues are deleted (QUE-49).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
@@ -27,6 +28,23 @@ async fn create(scenario: &Scenario, replicas: i32, extra: &Value) -> Result<Dep
         .await?)
 }
 
+/// Two pods, one of which a rollout removes before its replacement is ready.
+async fn create_pair(scenario: &Scenario) -> Result<Deployment> {
+    let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
+    create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await
+}
+
+/// A budget that keeps both pods.
+async fn create_budget(scenario: &Scenario) -> Result<Api<PodDisruptionBudget>> {
+    let budgets = scenario.api::<PodDisruptionBudget>();
+    let budget = serde_json::from_value(json!({
+        "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }))?;
+    budgets.create(&PostParams::default(), &budget).await?;
+    Ok(budgets)
+}
+
 fn all_injected(status: &Value) -> bool {
     condition(status, "Injected") == ("True", "AllPodsInjected")
 }
@@ -36,8 +54,7 @@ fn all_injected(status: &Value) -> bool {
 async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_go() {
     Scenario::run("budget", async |scenario| {
         let (name, deployments) = (scenario.name("budget"), scenario.api::<Deployment>());
-        let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
-        create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await?;
+        create_pair(scenario).await?;
         eventually("both pods are ready", ROLLED, async || {
             let status = deployments.get("web").await?.status.unwrap_or_default();
             check(
@@ -47,12 +64,7 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
         })
         .await?;
         let before = deployments.get("web").await?;
-        let budgets = scenario.api::<PodDisruptionBudget>();
-        let budget = serde_json::from_value(json!({
-            "metadata": {"name": "keep"},
-            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
-        }))?;
-        budgets.create(&PostParams::default(), &budget).await?;
+        let budgets = create_budget(scenario).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         let waits = |status: &Value| condition(status, "Injected") == ("False", "RolloutWaiting");
         let status = status_is(scenario, &name, "it waits for the budget", ROLLED, waits).await?;
@@ -80,20 +92,14 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
 async fn budget_holds_up_the_end_of_a_binding_until_it_allows_one_pod_to_go() {
     Scenario::run("unbind-budget", async |scenario| {
         let (name, deployments) = (scenario.name("kept"), scenario.api::<Deployment>());
-        let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
-        create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await?;
+        create_pair(scenario).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         status_is(scenario, &name, "it is rolled", ROLLED, |status| {
             all_injected(status) && status["rollout"].is_null()
         })
         .await?;
         let before = deployments.get("web").await?;
-        let budgets = scenario.api::<PodDisruptionBudget>();
-        let budget = serde_json::from_value(json!({
-            "metadata": {"name": "keep"},
-            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
-        }))?;
-        budgets.create(&PostParams::default(), &budget).await?;
+        let budgets = create_budget(scenario).await?;
         eventually("the budget is observed", ROLLED, async || {
             let status = budgets.get("keep").await?.status.unwrap_or_default();
             check(
