@@ -1,5 +1,5 @@
 //! The webhook entry that guards deletions of queues with messages (QUE-40, QUE-49), and of what an actor with policy
-//! `Orphan` keeps (FW-23). It fails open and skips deletions by Kubernetes' own controllers, so that it never blocks the
+//! `Orphan` keeps (FW-23). It fails open and skips deletions by Kubernetes' own controllers, so it never blocks the
 //! deletion of a namespace.
 
 use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
