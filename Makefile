@@ -43,6 +43,9 @@ KREW := $(dir $(BIN))krew/krew
 MATRIX ?= 1.30/2.16 1.33/default default/2.16
 CORE := crd:: standalone:: binding:: bad_objects:: deletion:: keda:: scaling:: scaled_targets:: owners:: admission:: admission_rules:: rights:: installs:: messages:: examples::
 
+# Scenarios that take more rounds at night than by day.
+LONGER := targets::refused:: admission_rules::expressions:: caches::event_lists::
+
 # Programs and chart of the commit that is upgraded.
 FORMER := $(dir $(BIN))former
 
@@ -179,6 +182,7 @@ test-matrix: tools-of-tests programs asya-sidecar kubectl-asya harness ## The co
 
 test-nightly: tools-of-tests programs asya-sidecar kubectl-asya harness ## What takes hours: all real pods, other versions, 10,000 seeds, fuzzing
 	ASYA_REQUIRE_REAL=1 $(MAKE) --no-print-directory test-real ALL=1
+	ASYA_ROUNDS=20 ASYA_ODD_PODS=10000 ASYA_REFRESHES=1 $(MAKE) --no-print-directory test-scenarios NAME='$(LONGER)'
 	$(MAKE) --no-print-directory test-matrix
 	ASYA_TEST_RABBITMQ_VERSION=4.0 $(MAKE) --no-print-directory test-brokers
 	ASYA_TEST_RABBITMQ_VERSION=4.3 $(MAKE) --no-print-directory test-brokers

@@ -16,6 +16,7 @@
 //! - [`flood::Clients`] attacks the webhook's port;
 //! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
 
+mod apply;
 pub mod argocd;
 pub mod audit;
 pub mod build;

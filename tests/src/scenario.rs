@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, ServiceAccount};
 use k8s_openapi::{Metadata, NamespaceResourceScope};
-use kube::api::{ApiResource, DeleteParams, DynamicObject};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
 use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::apply;
 use crate::cluster::{Cluster, State};
 use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, check, eventually};
@@ -274,7 +275,7 @@ impl Scenario {
             .await
     }
 
-    /// Runs `kubectl apply` with a manifest.
+    /// Applies a manifest as `kubectl apply` does.
     ///
     /// # Errors
     /// When the manifest is rejected; the error contains the API server's message.
@@ -282,11 +283,19 @@ impl Scenario {
         self.apply_all(std::slice::from_ref(manifest)).await
     }
 
-    /// Runs `kubectl apply` once, with all these manifests.
+    /// Applies these manifests as `kubectl apply` does.
     ///
     /// # Errors
     /// When one is rejected; the error contains the API server's message.
     pub async fn apply_all(&self, manifests: &[Value]) -> Result<()> {
+        let left = apply::create_all(&self.client(), &self.namespace, manifests).await?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        self.kubectl_apply(&left).await
+    }
+
+    async fn kubectl_apply(&self, manifests: &[Value]) -> Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let file = self
@@ -349,13 +358,15 @@ impl Scenario {
     /// # Errors
     /// After the timeout.
     pub async fn event(&self, reason: &str, timeout: Duration) -> Result<String> {
-        let selector = format!("--field-selector=reason={reason}");
-        let messages = "--output=jsonpath={.items[*].message}";
+        let events = self.api::<Event>();
+        let selector = format!("reason={reason}");
+        let list = ListParams::default().fields(&selector);
         eventually(format_args!("an Event {reason}"), timeout, async || {
-            let found = self.kubectl(&["get", "events", messages, &selector]).await;
-            let found = found.map_err(NotYet::new)?;
-            check(!found.trim().is_empty(), "none")?;
-            Ok(found)
+            let found = events.list(&list).await?.items;
+            let messages: Vec<String> = found.into_iter().filter_map(|it| it.message).collect();
+            let messages = messages.join(" ");
+            check(!messages.trim().is_empty(), "none")?;
+            Ok(messages)
         })
         .await
     }

@@ -48,6 +48,14 @@ async fn asya(scenario: &Scenario, args: &[&str]) -> Result<Ended> {
     run(scenario, scenario.namespace(), &std::env::temp_dir(), args).await
 }
 
+/// Other scenarios slow the API server down: what a scenario runs may take as long as it waits for it.
+fn patience(args: &[&str]) -> &'static [&'static str] {
+    if args.contains(&"--timeout") {
+        return &[];
+    }
+    &["--timeout", "50s"]
+}
+
 /// Runs the program in a namespace and a folder, and shows what a user would see.
 async fn run(scenario: &Scenario, namespace: &str, folder: &Path, args: &[&str]) -> Result<Ended> {
     let failed = |error: std::io::Error| Error::other(format!("kubectl-asya: {error}"));
@@ -55,6 +63,7 @@ async fn run(scenario: &Scenario, namespace: &str, folder: &Path, args: &[&str])
     let program = std::path::absolute(program).map_err(Error::other)?;
     let output = tokio::process::Command::new(program)
         .args(args)
+        .args(patience(args))
         .args(["--namespace", namespace])
         .current_dir(folder)
         .env_clear()

@@ -17,7 +17,7 @@ use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
 use super::preview::written;
-use super::{MINUTE, SOON, asya, bound};
+use super::{MINUTE, SOON, asya, bound, patience};
 use crate::binding::bound_actor;
 use crate::minimal_actor;
 
@@ -37,6 +37,7 @@ impl Terminal {
         let errors = slave.try_clone().map_err(Error::other)?;
         let child = Command::new(bin_folder()?.join("kubectl-asya"))
             .args(args)
+            .args(patience(args))
             .args(["--namespace", scenario.namespace()])
             .env_clear()
             .env("KUBECONFIG", &scenario.cluster().state().kubeconfig)

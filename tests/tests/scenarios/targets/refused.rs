@@ -23,7 +23,7 @@ use crate::binding::{bound_actor, condition, model, status_is};
 
 /// Allows for a shared machine.
 const SOON: Duration = Duration::from_mins(2);
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 6;
 /// Another number of rounds than [`ROUNDS`].
 const ROUNDS_VARIABLE: &str = "ASYA_ROUNDS";
 const MODEL: [&str; 1] = ["model"];
