@@ -110,9 +110,8 @@ class Pages(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_troubleshooting_names_every_reason_why_a_pod_has_no_sidecar(self):
-        source = (TOP / "shared/src/inject/bound/decision.rs").read_text(encoding="utf-8")
-        listed = source.partition("impl InjectionReason")[2]
-        reasons = set(re.findall(r'Self::\w+ => "(\w+)"', listed))
+        reviews = json.loads((TOP / "docs/reference/reviews.json").read_text(encoding="utf-8"))
+        reasons = {reason["name"] for reason in reviews["pods"] + reviews["missing"]}
         # These leave no mark on a pod: it was not to get the sidecar, or it got it.
         unmarked = {"NotServed", "NoActor", "OtherPath", "ActorDeleting", "NotBoundYet", "StrategyTemplate"}
         unmarked |= {"AlreadyInjected", "Replaced", "Restored", "Injected"}

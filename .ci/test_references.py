@@ -11,15 +11,6 @@ from reference import api, crd_yaml, markdown, metrics, rust, source, transports
 
 
 class Rust(unittest.TestCase):
-    def test_variants_have_their_comment_and_group(self):
-        text = '/// All.\npub enum A {\n    // First\n    /// One thing,\n    /// told twice (QUE-1, FIN-2).\n    ///\n    /// Remedy: none.\n    One,\n    // Second\n    #[serde(rename = "2")]\n    Two(u8),\n}\n'
-        wanted = [rust.Item("One", ["One thing, told twice.", "Remedy: none."], "First"), rust.Item("Two", [], "Second")]
-        self.assertEqual(rust.variants(text, "A"), wanted)
-
-    def test_arms_name_every_variant_that_has_a_text(self):
-        text = 'impl A {\n    fn label(self) -> &str {\n        match self {\n            Self::One | Self::Two => "ones",\n            Self::Pod(row) => row.text(),\n            Self::Three => "three",\n        }\n    }\n}\n'
-        self.assertEqual(rust.arms(text, "label"), {"One": "ones", "Two": "ones", "Three": "three"})
-
     def test_constants_refer_to_each_other_by_their_values(self):
         text = 'pub mod a {\n    pub const IN: &str = "x/in";\n}\n/// The first.\npub const ONE: &str = "x/one";\n/// As [`ONE`].\nconst TWO: &str = "x/two";\n'
         self.assertEqual([(it.name, it.description, it.value) for it in rust.strings(text)], [("ONE", "The first.", "x/one"), ("TWO", "As `x/one`.", "x/two")])
@@ -69,7 +60,6 @@ class Descriptions(unittest.TestCase):
     def test_missing_ones_are_named(self):
         names = "shared/src/names.rs"
         for page, path, old, new, named in (
-            (references.PAGES["events"].page, "controller/src/telemetry/events.rs", "    /// The spec is invalid.\n", "", "ValidationFailed"),
             (references.PAGES["labels"].page, names, "    /// The actor's name on its pods; part of the selector.\n", "", "APP"),
             (references.PAGES["labels"].page, names, "    /// On an actor: the IAM role of its pods (SA-1).\n", "", "ROLE_ARN"),
             (metrics.page, "controller/src/telemetry/metrics.rs", '"Actors that cannot be decoded"', '""', "undecodable_objects"),

@@ -116,7 +116,7 @@ def fields(text, struct):
     """Type and doc comment of each field of a structure."""
     pattern = re.compile(r"(?:pub )?(\w+): (.*),$")
     lines = rust.body(text, r"(?:pub(?:\(super\))? )?struct %s " % struct).splitlines()
-    return {match.group(1): (match.group(2), comment) for match, comment, _ in rust.declarations(lines, pattern)}
+    return {match.group(1): (match.group(2), comment) for match, comment in rust.declarations(lines, pattern)}
 
 
 def type_of(declared):

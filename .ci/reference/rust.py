@@ -1,8 +1,8 @@
-"""Reads what the Rust source declares: enums, constants, and flags, with their doc comments."""
+"""Reads what the Rust source declares: constants, fields and flags, with their doc comments."""
 
 import ast
 import re
-from typing import Dict, List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 # Requirement ids at the end of a sentence, which mean nothing to users.
 IDS = re.compile(r"\s+\((?:[A-Z]{2,}-\d+[a-z]?(?:, | to )?)+\)")
@@ -13,8 +13,6 @@ LINK = re.compile(r"\[(`[^`]+`)\]")
 class Item(NamedTuple):
     name: str
     paragraphs: List[str]
-    # The comment above the group that an enum's variant belongs to.
-    group: str = ""
     value: str = ""
 
     @property
@@ -38,41 +36,24 @@ def paragraphs(comment):
 
 
 def declarations(lines, pattern):
-    """Each line that matches, with the doc comment above it and the comment above its group."""
-    comment, group = [], ""
+    """Each line that matches, with the doc comment above it."""
+    comment = []
     for line in lines:
         line = line.strip()
         if line.startswith("///"):
             comment.append(line[3:])
-        elif line.startswith("// "):
-            group = line[3:]
         elif pattern.match(line):
-            yield pattern.match(line), paragraphs(comment), group
+            yield pattern.match(line), paragraphs(comment)
             comment = []
         elif not line.startswith("#"):
             comment = []
-
-
-def variants(source, enum):
-    """The variants of an enum."""
-    lines = body(source, "pub enum %s " % enum).splitlines()
-    return [Item(match.group(1), text, group) for match, text, group in declarations(lines, re.compile(r"(\w+)\b.*,$"))]
-
-
-def arms(source, function):
-    """What a function that matches variants returns for each, if that is a text."""
-    found: Dict[str, str] = {}
-    pattern = r"((?:Self::\w+(?:\(.*?\))?[\s|]*)+)=>\s*(?:\{\s*)?\"([^\"]*)\""
-    for names, text in re.findall(pattern, body(source, r"(?:pub )?(?:const )?fn %s\(" % function)):
-        found.update(dict.fromkeys(re.findall(r"Self::(\w+)", names), text))
-    return found
 
 
 def strings(source, module: Optional[str] = None):
     """The text constants of a module."""
     lines = body(source, "pub mod %s " % module).splitlines() if module else unindented(source)
     pattern = re.compile(r'(?:pub )?const (\w+): &str = "(.*)";')
-    found = [Item(match.group(1), text, value=match.group(2)) for match, text, _ in declarations(lines, pattern)]
+    found = [Item(match.group(1), text, value=match.group(2)) for match, text in declarations(lines, pattern)]
     # References to other constants, as in rustdoc, become their values.
     values = {"`%s`" % item.name: "`%s`" % item.value for item in found}
     return [item._replace(paragraphs=[CODE.sub(lambda it: values.get(it.group(), it.group()), each) for each in item.paragraphs]) for item in found]

@@ -64,7 +64,7 @@ def of_sidecar():
 def default_values(text):
     """Constants whose doc comment says `Default of [`NAME`]`, by that name; what follows the name is a restriction."""
     pattern = re.compile(r"pub const DEFAULT_\w+: [^=]+ = (.*);$")
-    for match, comment, _ in rust.declarations(text.splitlines(), pattern):
+    for match, comment in rust.declarations(text.splitlines(), pattern):
         restriction = re.search(r"` (with.*)\.$", comment[0])
         for name in re.findall(r"`(\w+)`", comment[0]):
             yield name, markdown.code(literal(match.group(1))) + (" " + restriction.group(1) if restriction else "")

@@ -1,12 +1,15 @@
-//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; the reasons of conditions
-//! as JSON.
+//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; as JSON the words
+//! that users see: reasons of conditions, of Events and of reviews, and the values of STATUS.
 
 pub mod corpus;
 #[cfg(test)]
 mod tests;
 
+use asya_shared::api::State;
 use asya_shared::names::annotation;
-use asya_shared::reason::Reason;
+use asya_shared::reason::{
+    EventReason, InjectionReason, MissingSidecar, PodEventReason, Reason, ReviewReason,
+};
 use serde_json::{Value, json};
 
 /// Header of the generated file.
@@ -24,8 +27,8 @@ pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
 }
 
-/// Renders the reasons of conditions: an array of objects with `name`, `cause`, and `condition` and `remedy`, which may
-/// be null.
+/// Renders the reasons of conditions: an array of objects with `name`, `meaning`, and `condition` and `remedy`, which
+/// may be null.
 ///
 /// # Errors
 /// When they cannot be serialised as JSON.
@@ -34,12 +37,74 @@ pub fn reasons() -> serde_json::Result<String> {
         json!({
             "name": reason.as_str(),
             "condition": reason.condition(),
-            "cause": reason.cause(),
+            "meaning": reason.meaning(),
             "remedy": reason.remedy(),
         })
     };
-    let reasons: Vec<Value> = Reason::ALL.iter().map(described).collect();
-    Ok(serde_json::to_string_pretty(&reasons)? + "\n")
+    rendered(&Reason::ALL.iter().map(described).collect())
+}
+
+/// Renders the values of STATUS: an array of objects with `name`, `meaning`, and `remedy`, which may be null.
+///
+/// # Errors
+/// When they cannot be serialised as JSON.
+pub fn states() -> serde_json::Result<String> {
+    let described = |state: &State| explained(state.as_str(), state.meaning(), state.remedy());
+    rendered(&State::ALL.iter().map(described).collect())
+}
+
+/// Renders the reasons of Events: for `controller` and `webhook` an array of objects with `name`, `type` and `meaning`;
+/// those of the controller have an `action`, too.
+///
+/// # Errors
+/// When they cannot be serialised as JSON.
+pub fn events() -> serde_json::Result<String> {
+    let of_controller = |reason: &EventReason| {
+        json!({
+            "name": reason.as_str(),
+            "type": reason.type_().as_str(),
+            "action": reason.action(),
+            "meaning": reason.meaning(),
+        })
+    };
+    let of_webhook = |reason: &PodEventReason| {
+        json!({
+            "name": reason.as_str(),
+            "type": reason.type_().as_str(),
+            "meaning": reason.meaning(),
+        })
+    };
+    rendered(&json!({
+        "controller": EventReason::ALL.iter().map(of_controller).collect::<Vec<_>>(),
+        "webhook": PodEventReason::ALL.iter().map(of_webhook).collect::<Vec<_>>(),
+    }))
+}
+
+/// Renders the reasons of reviews by the webhook, arrays of objects with `name`, `meaning`, and `remedy`, which may be
+/// null: for `pods` those of decisions about pods, for `missing` those of pods that the webhook has not decided about,
+/// for `others` those of other reviews.
+///
+/// # Errors
+/// When they cannot be serialised as JSON.
+pub fn reviews() -> serde_json::Result<String> {
+    let of_pod =
+        |reason: &InjectionReason| explained(reason.as_str(), reason.meaning(), reason.remedy());
+    let missing =
+        |reason: &MissingSidecar| explained(reason.as_str(), reason.meaning(), reason.remedy());
+    let other = |reason: &ReviewReason| explained(reason.as_str(), reason.meaning(), None);
+    rendered(&json!({
+        "pods": InjectionReason::ALL.iter().map(of_pod).collect::<Vec<_>>(),
+        "missing": MissingSidecar::ALL.iter().map(missing).collect::<Vec<_>>(),
+        "others": ReviewReason::ALL.iter().map(other).collect::<Vec<_>>(),
+    }))
+}
+
+fn explained(name: &str, meaning: &str, remedy: Option<&str>) -> Value {
+    json!({"name": name, "meaning": meaning, "remedy": remedy})
+}
+
+fn rendered(value: &Value) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional

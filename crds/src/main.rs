@@ -1,5 +1,5 @@
-//! Writes `crds/asyncactors.yaml` and `docs/reference/reasons.json`; with `--check` only reports whether they are up to
-//! date.
+//! Writes `crds/asyncactors.yaml` and the JSON files of `docs/reference`; with `--check` only reports whether they are
+//! up to date.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -37,6 +37,21 @@ fn run() -> Result<(), Box<dyn Error>> {
             path: "docs/reference/reasons.json",
             source: "shared/src/reason.rs",
             content: asya_crds::reasons()?,
+        },
+        Generated {
+            path: "docs/reference/states.json",
+            source: "shared/src/api/status.rs",
+            content: asya_crds::states()?,
+        },
+        Generated {
+            path: "docs/reference/events.json",
+            source: "shared/src/reason/event.rs",
+            content: asya_crds::events()?,
+        },
+        Generated {
+            path: "docs/reference/reviews.json",
+            source: "shared/src/reason",
+            content: asya_crds::reviews()?,
         },
     ];
     let handle = match env::args().skip(1).collect::<Vec<_>>().as_slice() {

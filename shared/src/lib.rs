@@ -8,6 +8,7 @@ pub mod applied;
 pub mod backoff;
 pub mod config;
 pub mod event;
+mod explained;
 pub mod hash;
 pub mod inject;
 pub mod key;

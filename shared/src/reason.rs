@@ -1,7 +1,15 @@
-//! Reasons of an actor's conditions, with cause and remedy. The conditions that the controller writes, `kubectl asya
-//! explain` and docs/reference/conditions.md have them from here.
+//! What users see as a reason: of conditions, of Events, and of reviews by the webhook. The controller, the webhook,
+//! `kubectl asya explain` and `docs/reference/` have names and texts from here.
 
-use std::fmt;
+mod event;
+mod injection;
+mod review;
+
+pub use event::{EventReason, EventType, PodEventReason};
+pub use injection::{InjectionReason, MissingSidecar};
+pub use review::ReviewReason;
+
+use crate::explained::explained;
 
 /// Defines `Reason`: for each type of condition (`None`: any) its reasons, and for each reason the cause and what to
 /// do about it; `None` where there is nothing to do. Code is in backticks, as in Markdown.
@@ -9,41 +17,16 @@ macro_rules! reasons {
     ($($condition:tt $(($type_:literal))? {
         $($name:ident: $cause:literal, $remedy:expr;)+
     })+) => {
-        /// Why a condition has its status. Users see the variant's name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(clippy::doc_markdown, reason = "users read these texts, too: kinds are no code")]
-        pub enum Reason {
-            $($(#[doc = $cause] $name,)+)+
+        explained! {
+            /// Why a condition has its status. Users see the variant's name.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+            #[expect(clippy::doc_markdown, reason = "users read these texts, too: kinds are no code")]
+            pub enum Reason {
+                $($($name: $cause, $remedy;)+)+
+            }
         }
 
         impl Reason {
-            /// All reasons, those of each type of condition together.
-            pub const ALL: &[Self] = &[$($(Self::$name,)+)+];
-
-            /// The name that users see, and that status stores.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $($(Self::$name => stringify!($name),)+)+
-                }
-            }
-
-            /// What it means, in whole sentences.
-            #[must_use]
-            pub const fn cause(self) -> &'static str {
-                match self {
-                    $($(Self::$name => $cause,)+)+
-                }
-            }
-
-            /// What to do, in whole sentences; `None` if nothing.
-            #[must_use]
-            pub const fn remedy(self) -> Option<&'static str> {
-                match self {
-                    $($(Self::$name => $remedy,)+)+
-                }
-            }
-
             /// The type of the condition that usually has it; `None` if any does.
             #[must_use]
             pub const fn condition(self) -> Option<&'static str> {
@@ -384,40 +367,71 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::api::State;
 
-    #[test]
-    fn every_reason_has_a_name_of_its_own_and_texts_in_whole_sentences() {
-        let mut names = BTreeSet::new();
-        for &reason in Reason::ALL {
-            assert!(names.insert(reason.as_str()), "{reason} is there twice");
-            for text in [Some(reason.cause()), reason.remedy()]
-                .into_iter()
-                .flatten()
-            {
-                assert!(text.ends_with('.'), "{reason}: {text}");
-                assert!(!text.contains("  "), "{reason}: {text}");
-                assert_eq!(text.matches('`').count() % 2, 0, "{reason}: {text}");
-            }
-        }
-        assert_eq!(names.len(), Reason::ALL.len());
+    /// Texts are whole sentences, with code in pairs of backticks.
+    fn assert_sentence(name: &str, text: &str) {
+        assert!(text.ends_with('.'), "{name}: {text}");
+        assert!(!text.contains("  "), "{name}: {text}");
+        assert_eq!(text.matches('`').count() % 2, 0, "{name}: {text}");
     }
 
-    /// Whoever waits for a webhook that is not installed waits for ever.
+    macro_rules! assert_explained {
+        ($($type_:ident),+) => {
+            $(
+                let mut names = BTreeSet::new();
+                for &it in $type_::ALL {
+                    assert!(names.insert(it.as_str()), "{it} is there twice");
+                    assert_sentence(it.as_str(), it.meaning());
+                    it.remedy().into_iter().for_each(|text| assert_sentence(it.as_str(), text));
+                }
+            )+
+        };
+    }
+
+    #[test]
+    fn explained_words_have_a_name_of_their_own_and_whole_sentences() {
+        assert_explained!(Reason, InjectionReason, MissingSidecar, State);
+    }
+
+    #[test]
+    fn described_words_have_whole_sentences() {
+        let of_controller = EventReason::ALL
+            .iter()
+            .map(|it| (it.as_str(), it.meaning()));
+        let of_webhook = PodEventReason::ALL
+            .iter()
+            .map(|it| (it.as_str(), it.meaning()));
+        let of_reviews = ReviewReason::ALL
+            .iter()
+            .map(|it| (it.as_str(), it.meaning()));
+        for (name, meaning) in of_controller.chain(of_webhook).chain(of_reviews) {
+            assert_sentence(name, meaning);
+        }
+    }
+
+    /// The webhook and conditions explain the same reason in the same words.
+    #[test]
+    fn reasons_of_reviews_and_of_conditions_share_their_texts() {
+        for of_pod in InjectionReason::ALL {
+            let same = Reason::ALL.iter().find(|it| it.as_str() == of_pod.as_str());
+            if let Some(reason) = same {
+                assert_eq!(of_pod.meaning(), reason.meaning());
+                assert_eq!(of_pod.remedy(), reason.remedy());
+            }
+        }
+    }
+
+    /// Waiting does not install a webhook.
     #[test]
     fn webhook_that_is_not_installed_is_not_waited_for() {
         let reason = Reason::WebhookNotReady;
-        assert!(reason.cause().contains("without its webhook"));
+        assert!(reason.meaning().contains("without its webhook"));
         assert!(reason.remedy().unwrap().contains("webhook.enabled: true"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use asya_shared::event;
 use asya_shared::names::GROUP;
+pub use asya_shared::reason::PodEventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -25,33 +26,6 @@ const MAX_REMEMBERED: usize = 8192;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REPORTER: &str = "asya-webhook";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PodEventReason {
-    /// The sidecar was injected into the pod.
-    Injected,
-    /// The pod starts without the sidecar.
-    InjectionSkipped,
-    /// The pod is denied, because the sidecar cannot be injected.
-    InjectionDenied,
-}
-
-impl PodEventReason {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Injected => "Injected",
-            Self::InjectionSkipped => "InjectionSkipped",
-            Self::InjectionDenied => "InjectionDenied",
-        }
-    }
-
-    fn type_(self) -> &'static str {
-        match self {
-            Self::Injected => "Normal",
-            Self::InjectionSkipped | Self::InjectionDenied => "Warning",
-        }
-    }
-}
 
 /// The object that an Event regards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -168,7 +142,7 @@ impl Writer {
             action: Some("Inject".to_owned()),
             event_time: Some(MicroTime(now)),
             note: Some(event::note(&pod_event.text)),
-            reason: Some(pod_event.event_reason.reason().to_owned()),
+            reason: Some(pod_event.event_reason.as_str().to_owned()),
             regarding: Some(ObjectReference {
                 api_version: Some(regarding.api_version.into()),
                 kind: Some(regarding.kind.into()),
@@ -179,7 +153,7 @@ impl Writer {
             }),
             reporting_controller: Some(REPORTER.to_owned()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(pod_event.event_reason.type_().to_owned()),
+            type_: Some(pod_event.event_reason.type_().as_str().to_owned()),
             ..Event::default()
         };
         let events = Api::<Event>::namespaced(self.client.clone(), &namespace);

@@ -147,7 +147,7 @@ impl Metrics {
             ("path", review.path.label()),
             ("operation", review.operation),
             ("result", review.result.as_str()),
-            ("reason", review.reason.label()),
+            ("reason", review.reason.as_str()),
             ("dry_run", if review.dry_run { "true" } else { "false" }),
         ];
         self.reviews.get_or_create(&labels).inc();

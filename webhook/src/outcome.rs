@@ -2,6 +2,7 @@
 
 use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
 use asya_shared::inject::bound::{InjectionReason, ReviewPath};
+pub use asya_shared::reason::ReviewReason;
 
 use crate::events::PodEvent;
 use crate::review::{AdmissionRequest, AdmissionResponse};
@@ -51,70 +52,6 @@ impl EndpointPath {
             Self::Deletions => AdmissionResponse::warned(format!(
                 "asya-webhook: {problem}; messages were not checked"
             )),
-        }
-    }
-}
-
-/// Why a review had its result; for pods, the rows of INJ-1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReviewReason {
-    /// The decision about a pod.
-    Pod(InjectionReason),
-    /// The cache of actors is not synced yet.
-    NotSynced,
-    /// The actor is valid.
-    Valid,
-    /// The actor is invalid.
-    Invalid,
-    /// The actor is invalid, but mode Warn allows it.
-    InvalidWarned,
-    /// The queue of an actor being deleted still holds messages.
-    HoldsMessages,
-    /// The garbage collector would delete the objects that `deletionPolicy: Orphan` keeps.
-    LosesOrphans,
-    /// Actors of the CRD being deleted still have queues.
-    ActorsLeft,
-    /// Validation is disabled.
-    Off,
-    /// The actor is being deleted, so its spec no longer matters.
-    Deleting,
-    /// The spec did not change.
-    Unchanged,
-    /// The path does not serve this kind, resource or operation.
-    NotServed,
-    /// The object cannot be decoded.
-    Unreadable,
-    /// The review failed because of an internal error.
-    InternalError,
-    /// The request has a wrong media type, size or format.
-    BadRequest,
-    /// Too many bytes in flight.
-    Busy,
-    /// The request did not arrive in time.
-    Deadline,
-}
-
-impl ReviewReason {
-    /// The value of the label `reason`.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Pod(row) => row.as_str(),
-            Self::NotSynced => "NotSynced",
-            Self::Valid => "Valid",
-            Self::Invalid => "Invalid",
-            Self::InvalidWarned => "InvalidWarned",
-            Self::HoldsMessages => "HoldsMessages",
-            Self::LosesOrphans => "LosesOrphans",
-            Self::ActorsLeft => "ActorsLeft",
-            Self::Off => "Off",
-            Self::Deleting => "Deleting",
-            Self::Unchanged => "Unchanged",
-            Self::NotServed => "NotServed",
-            Self::Unreadable => "Unreadable",
-            Self::InternalError => "InternalError",
-            Self::BadRequest => "BadRequest",
-            Self::Busy => "Busy",
-            Self::Deadline => "Deadline",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use asya_shared::reason::Reason;
 
-use super::{BINDING, Entry, FRAMEWORKS, RUNBOOKS, SAFETY, STANDALONE, TROUBLESHOOTING};
+use super::{BINDING, Entry, FRAMEWORKS, RUNBOOKS, SAFETY, STANDALONE, TROUBLESHOOTING, fix_of};
 
 pub const ENTRIES: &[Entry] = &entries();
 
@@ -19,17 +19,14 @@ const fn entries() -> [Entry; Reason::ALL.len()] {
 const fn entry(reason: Reason) -> Entry {
     Entry {
         name: reason.as_str(),
-        meaning: reason.cause(),
+        meaning: reason.meaning(),
         fix: fix(reason),
         page: page(reason),
     }
 }
 
 pub const fn fix(reason: Reason) -> &'static str {
-    match reason.remedy() {
-        Some(remedy) => remedy,
-        None => "Nothing to do.",
-    }
+    fix_of(reason.remedy())
 }
 
 const fn page(reason: Reason) -> &'static str {

@@ -42,6 +42,14 @@ const fn entry_of(
     }
 }
 
+/// What to do about a reason with this remedy.
+const fn fix_of(remedy: Option<&'static str>) -> &'static str {
+    match remedy {
+        Some(remedy) => remedy,
+        None => "Nothing to do.",
+    }
+}
+
 const STANDALONE: &str = "docs/spec/standalone.md";
 const BINDING: &str = "docs/spec/binding.md";
 const SAFETY: &str = "docs/spec/safety.md";

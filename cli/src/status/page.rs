@@ -77,7 +77,7 @@ pub fn page(actor: &Value, around: Around, now: Timestamp) -> Page {
     });
     Page {
         summary: summary(actor, now),
-        details: details(actor, &status, (&around, ready_without_sidecar), now),
+        details: details(actor, &status, &around, ready_without_sidecar, now),
         conditions: conditions.collect(),
         events: around
             .events
@@ -117,7 +117,8 @@ fn ready_without_sidecar(pods: &[Value]) -> usize {
 fn details(
     actor: &Value,
     status: &AsyncActorStatus,
-    (around, ready_without_sidecar): (&Around, Option<usize>),
+    around: &Around,
+    ready_without_sidecar: Option<usize>,
     now: Timestamp,
 ) -> Vec<(String, String)> {
     let mut details = Vec::new();
@@ -257,7 +258,7 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
         next.push("the actor is being deleted".to_owned());
     }
     let mut reasons = status.pods.iter().flat_map(|pods| &pods.reasons);
-    let needs_rollout = reasons.any(|it| missing::REASONS.contains(&&*it.reason));
+    let needs_rollout = reasons.any(|it| missing::is_known(&it.reason));
     next.extend(
         next_step(actor)
             .filter(|_| needs_rollout)

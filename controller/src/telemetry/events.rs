@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use asya_shared::event;
 use asya_shared::names::{GROUP, MANAGED_BY};
+pub use asya_shared::reason::EventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -19,135 +20,6 @@ use tracing::debug;
 
 use crate::clock;
 use crate::record::ActorRecord;
-
-/// Reason of an Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventReason {
-    /// The actor's queue has been created.
-    QueueCreated,
-    /// The actor's queue was missing and has been recreated.
-    QueueRecreated,
-    /// The actor now uses another queue.
-    QueueRetired,
-    /// Nothing limits the redeliveries of a failing message.
-    DeliveryLimitInactive,
-    /// The actor is being deleted, but its queue cannot be deleted.
-    QueueDeletionFailed,
-    /// Deletion of the actor is blocked while its queue holds messages.
-    QueueNotEmpty,
-    /// Deletion of the actor is blocked until its pods have drained the queue.
-    QueueDraining,
-    /// The actor's queue was deleted with messages in it.
-    MessagesDeleted,
-    /// The actor's queue outlives its namespace, because it holds messages.
-    QueueKept,
-    /// A queue outlives its actor: it is not the actor's, or pods of an earlier actor receive from it.
-    QueueLeft,
-    /// A dead letter queue outlives its actor, because it holds messages.
-    DeadLettersKept,
-    /// The spec is invalid.
-    ValidationFailed,
-    /// The workload is scaled to 0, because its pods would consume another actor's messages.
-    WorkloadStopped,
-    /// The name of a child is taken by an object that the actor does not own.
-    NotOwned,
-    /// The actor is deleted, but its children are kept.
-    Orphaned,
-    /// A rollout replaces pods that use GPUs.
-    RollsGpuPods,
-    /// The rollout of a binding is halted or stalled: no further pod is replaced for now.
-    RolloutHalted,
-    /// Another client reverted a change of the operator's to a bound target.
-    BindingConflict,
-    /// Another client keeps changing one of the operator's objects.
-    FieldConflict,
-    /// One of the operator's webhook configurations was changed or deleted, and has been restored.
-    WebhookConfigurationRestored,
-    /// Dry-run pods of a required binding's target are not injected.
-    InjectionNotProved,
-    /// The webhook entry of a required binding still fails open.
-    RequiredNotEnforced,
-}
-
-impl EventReason {
-    /// The name that users see.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::QueueCreated => "QueueCreated",
-            Self::QueueRecreated => "QueueRecreated",
-            Self::QueueRetired => "QueueRetired",
-            Self::DeliveryLimitInactive => "DeliveryLimitInactive",
-            Self::QueueDeletionFailed => "QueueDeletionFailed",
-            Self::QueueNotEmpty => "QueueNotEmpty",
-            Self::QueueDraining => "QueueDraining",
-            Self::MessagesDeleted => "MessagesDeleted",
-            Self::QueueKept => "QueueKept",
-            Self::QueueLeft => "QueueLeft",
-            Self::DeadLettersKept => "DeadLettersKept",
-            Self::ValidationFailed => "ValidationFailed",
-            Self::WorkloadStopped => "WorkloadStopped",
-            Self::NotOwned => "NotOwned",
-            Self::Orphaned => "Orphaned",
-            Self::RollsGpuPods => "RollsGpuPods",
-            Self::RolloutHalted => "RolloutHalted",
-            Self::BindingConflict => "BindingConflict",
-            Self::FieldConflict => "FieldConflict",
-            Self::WebhookConfigurationRestored => "WebhookConfigurationRestored",
-            Self::InjectionNotProved => "InjectionNotProved",
-            Self::RequiredNotEnforced => "RequiredNotEnforced",
-        }
-    }
-
-    fn type_(self) -> &'static str {
-        match self {
-            Self::QueueCreated
-            | Self::QueueRetired
-            | Self::QueueDraining
-            | Self::Orphaned
-            | Self::RollsGpuPods => "Normal",
-            Self::QueueRecreated
-            | Self::DeliveryLimitInactive
-            | Self::QueueDeletionFailed
-            | Self::QueueNotEmpty
-            | Self::MessagesDeleted
-            | Self::QueueKept
-            | Self::QueueLeft
-            | Self::DeadLettersKept
-            | Self::ValidationFailed
-            | Self::WorkloadStopped
-            | Self::NotOwned
-            | Self::RolloutHalted
-            | Self::BindingConflict
-            | Self::FieldConflict
-            | Self::WebhookConfigurationRestored
-            | Self::InjectionNotProved
-            | Self::RequiredNotEnforced => "Warning",
-        }
-    }
-
-    fn action(self) -> &'static str {
-        match self {
-            Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
-            Self::QueueRetired => "RetireQueue",
-            Self::DeliveryLimitInactive => "VerifyQueue",
-            Self::QueueDeletionFailed
-            | Self::QueueNotEmpty
-            | Self::QueueDraining
-            | Self::MessagesDeleted
-            | Self::QueueKept
-            | Self::QueueLeft
-            | Self::DeadLettersKept => "DeleteQueue",
-            Self::ValidationFailed => "Validate",
-            Self::NotOwned => "ApplyWorkload",
-            Self::WorkloadStopped => "StopWorkload",
-            Self::Orphaned => "Orphan",
-            Self::RollsGpuPods | Self::RolloutHalted => "ReplacePods",
-            Self::BindingConflict => "WriteTarget",
-            Self::FieldConflict | Self::WebhookConfigurationRestored => "Restore",
-            Self::InjectionNotProved | Self::RequiredNotEnforced => "Prove",
-        }
-    }
-}
 
 /// Writes Events; a repeated one increments the count of its series.
 #[derive(Clone)]
@@ -228,7 +100,7 @@ impl Events {
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(now)),
-            type_: Some(series_key.reason.type_().to_owned()),
+            type_: Some(series_key.reason.type_().as_str().to_owned()),
             reason: Some(series_key.reason.as_str().to_owned()),
             action: Some(series_key.reason.action().to_owned()),
             note: Some(series_key.text.to_string()),

@@ -10,6 +10,7 @@ use super::{
     ConflictStatus, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
     TemplateStatus,
 };
+use crate::explained::explained;
 
 /// Observed state of the actor, written by the operator.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
@@ -187,45 +188,51 @@ pub enum Mode {
     Binding,
 }
 
-/// The actor's state in one word.
-// The 17 values of STA-4.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
-#[schemars(transform = super::schema::without_description)]
-pub enum State {
-    /// The first pods are starting.
-    Creating,
-    /// As many pods as desired are ready.
-    Running,
-    /// Scaled to zero.
-    Napping,
-    /// A rollout is in progress.
-    Updating,
-    /// More pods are starting.
-    ScalingUp,
-    /// Surplus pods are stopping.
-    ScalingDown,
-    /// Some pods fail, or stay unready for too long.
-    Degraded,
-    /// The actor is being deleted.
-    Terminating,
-    /// No node or quota has room for the pods.
-    PendingResources,
-    /// A `ConfigMap` or Secret is missing.
-    ConfigError,
-    /// A volume cannot be mounted.
-    VolumeError,
-    /// An image cannot be pulled.
-    ImagePullError,
-    /// The runtime container fails.
-    RuntimeError,
-    /// The sidecar container fails.
-    SidecarError,
-    /// The spec is invalid, the workload cannot be applied, or another container fails.
-    WorkloadError,
-    /// The queue cannot be used.
-    TransportError,
-    /// KEDA cannot scale the workload.
-    ScalingError,
+explained! {
+    /// The actor's state in one word.
+    // The 17 values of STA-4.
+    #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
+    #[schemars(transform = super::schema::without_description)]
+    pub enum State {
+        Creating:
+            "The first pods are starting.",
+            Some("Wait.");
+        Running:
+            "As many pods as desired are ready.",
+            None;
+        Napping:
+            "The actor is scaled to zero; the next message starts a pod.",
+            None;
+        Updating:
+            "A rollout replaces the pods.",
+            Some("Wait.");
+        ScalingUp:
+            "More pods are starting.",
+            Some("Wait.");
+        ScalingDown:
+            "Surplus pods are stopping.",
+            Some("Wait.");
+        Degraded:
+            "Some pods are ready; others fail, or do not become ready.",
+            Some("`kubectl asya trace NAME` shows which; look at their Events and logs.");
+        Terminating = Terminating;
+        PendingResources = PendingResources;
+        ConfigError = ConfigError;
+        VolumeError = VolumeError;
+        ImagePullError = ImagePullError;
+        RuntimeError = RuntimeError;
+        SidecarError = SidecarError;
+        WorkloadError:
+            "The spec is invalid, the workload cannot be applied, the target cannot be bound, or another container \
+             fails.",
+            Some("See the conditions that are False: `kubectl asya status NAME`.");
+        TransportError:
+            "The queue cannot be used.",
+            Some("See the reason of condition TransportReady: `kubectl asya status NAME`.");
+        ScalingError:
+            "KEDA cannot scale the workload.",
+            Some("See the reason of condition ScalingReady: `kubectl asya status NAME`.");
+    }
 }
 
 /// What controls the number of replicas.

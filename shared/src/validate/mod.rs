@@ -136,6 +136,11 @@ const RULES: &[(&str, Rule)] = &[
     ("BIND-19", runtime::env_is_not_reserved),
 ];
 
+/// The requirements that the rules enforce, one per rule: an id is there as often as it has rules.
+pub fn rule_ids() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(requirement, _)| *requirement)
+}
+
 /// All violations of an actor, sorted by path.
 #[must_use]
 pub fn check(subject: &Subject<'_>) -> Vec<Violation> {
