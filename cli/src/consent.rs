@@ -15,7 +15,7 @@ pub async fn confirmed(question: &str) -> bool {
     tokio::task::spawn_blocking(read_yes).await.unwrap_or(false)
 }
 
-/// What to answer to a user who has not consented; `done` says to what.
+/// The failure when the user has not consented; `done`: to what, as a participle.
 pub fn refused(done: &str) -> Failure {
     let how = if std::io::stdin().is_terminal() {
         "confirm with y, or pass --yes"

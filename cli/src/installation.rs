@@ -104,6 +104,23 @@ impl Installation {
         })
     }
 
+    /// These settings, if given; otherwise those of the operator, or a note why they are unknown.
+    pub async fn given_or_read(
+        given: Option<Self>,
+        cluster: &Cluster,
+        notes: &mut Vec<String>,
+    ) -> Option<Self> {
+        if given.is_some() {
+            return given;
+        }
+        Self::read(cluster)
+            .await
+            .map_err(|failure| {
+                notes.push(format!("the operator's settings are unknown: {failure}"));
+            })
+            .ok()
+    }
+
     /// Reads the settings of the operator that is installed in `--operator-namespace`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! Each command is a folder with the same three parts: `mod.rs` gathers what it needs from files and the cluster, pure
 //! functions decide, and `render.rs` writes the result as text.
 
-// All output goes through `output`, which escapes what would command the terminal.
+// All output goes through `output`, which escapes control sequences.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod actor;
@@ -37,7 +37,7 @@ use clap::Parser;
 
 use crate::answer::{Answer, Failure, Report};
 use crate::args::{Cli, Command};
-use crate::change::Action;
+use crate::change::RequestedChange;
 use crate::cluster::Connection;
 
 fn main() -> ExitCode {
@@ -109,10 +109,10 @@ async fn dispatch(command: Command, connection: Connection) -> Result<Report, Fa
         Command::Dlq(args) => queue::dead_letters(&connection, &args).await,
         Command::Send(args) => queue::send(&connection, &args).await,
         Command::Check(args) => check::run(&connection, &args).await,
-        Command::Pause(args) => change::run(&connection, Action::Pause, &args).await,
-        Command::Resume(args) => change::run(&connection, Action::Resume, &args).await,
-        Command::Roll(args) => change::run(&connection, Action::Roll, &args).await,
-        Command::Retain(args) => change::run(&connection, Action::Retain, &args).await,
+        Command::Pause(args) => change::run(&connection, RequestedChange::Pause, &args).await,
+        Command::Resume(args) => change::run(&connection, RequestedChange::Resume, &args).await,
+        Command::Roll(args) => change::run(&connection, RequestedChange::Roll, &args).await,
+        Command::Retain(args) => change::run(&connection, RequestedChange::Retain, &args).await,
         Command::Unbind(args) => change::unbind(&connection, &args).await,
         Command::Completion { shell } => Ok(generate::completion(shell)),
         Command::Man { folder } => generate::manual(&folder),

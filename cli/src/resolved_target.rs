@@ -21,12 +21,19 @@ const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 pub struct Bound {
     pub target: Target,
     /// The objects that the operator annotates to roll pods, and the workloads that this rolls.
-    pub bodies: Vec<(ObjectRef, Value)>,
+    pub rolled: Vec<RolledObject>,
     /// The target's pods that are not terminating.
     pub pods: Vec<Value>,
     pub budgets: Vec<Value>,
     /// Objects that could not be read.
     pub notes: Vec<String>,
+}
+
+/// An object that the operator annotates to roll pods, or a workload that this rolls.
+#[derive(Clone, Debug)]
+pub struct RolledObject {
+    pub reference: ObjectRef,
+    pub body: Value,
 }
 
 /// Why a target is not resolved.
@@ -53,57 +60,23 @@ pub async fn resolve(
     namespace: &str,
     target: &WorkloadRef,
 ) -> Result<Bound, Unresolved> {
-    let found = |reason, text: String| Unresolved::Finding(Finding::new(reason, text));
-    let kind = GroupKind {
-        group: target.group(),
-        kind: &target.kind,
-    };
-    let WorkloadRef {
-        kind: word, name, ..
-    } = target;
-    let Some(api) = cluster.kind(kind).await? else {
-        let text = format!("{kind} is not installed; the actor binds once it is");
-        return Err(found(FindingReason::KindNotInstalled, text));
-    };
-    let Some(existing) = cluster.get(&api, Some(namespace), name).await? else {
-        let text = format!(
-            "{word}/{name} does not exist in namespace {namespace}; the actor binds once it does"
-        );
-        return Err(found(FindingReason::TargetNotFound, text));
-    };
+    let existing = existing(cluster, namespace, target).await?;
     let mut notes = Vec::new();
-    let kind_resolver = resolver(kind.group, kind.kind);
-    let related = related(
-        cluster,
-        namespace,
-        (kind_resolver.related(), &existing),
-        &mut notes,
-    )
-    .await?;
-    let target = match kind_resolver.resolve(&existing, &related) {
+    let resolver = resolver(target.group(), &target.kind);
+    let kinds = resolver.related();
+    let related = if kinds.is_empty() {
+        owners(cluster, namespace, &existing, &mut notes).await?
+    } else {
+        dependents(cluster, namespace, kinds, &mut notes).await?
+    };
+    let target = match resolver.resolve(&existing, &related) {
         Resolution::Found(target) => *target,
         Resolution::Waiting(finding) | Resolution::Refused(finding) => {
             return Err(Unresolved::Finding(finding));
         }
     };
-    let mut bodies = Vec::new();
-    for object in rolled(&target) {
-        let Some(api) = cluster.kind(object.group_kind()).await? else {
-            continue;
-        };
-        let body = cluster.get(&api, Some(namespace), &object.name).await?;
-        bodies.extend(body.map(|body| (object, body)));
-    }
-    let params = ListParams::default()
-        .labels(&target.pods.labels.to_string())
-        .fields(UNFINISHED);
-    let pods = cluster
-        .list_with(&resource::<Pod>(), Some(namespace), params)
-        .await?;
-    let pods = pods
-        .into_iter()
-        .filter(|pod| belongs_to(pod, &target.pods))
-        .collect();
+    let rolled = read_all(cluster, namespace, rolled(&target)).await?;
+    let pods = pods(cluster, namespace, &target.pods).await?;
     let budgets = cluster
         .list(&resource::<PodDisruptionBudget>(), Some(namespace))
         .await;
@@ -112,16 +85,74 @@ pub async fn resolve(
         .unwrap_or_default();
     Ok(Bound {
         target,
-        bodies,
+        rolled,
         pods,
         budgets,
         notes,
     })
 }
 
+/// The object that an actor binds.
+async fn existing(
+    cluster: &Cluster,
+    namespace: &str,
+    target: &WorkloadRef,
+) -> Result<Value, Unresolved> {
+    let missing = |reason, text: String| Unresolved::Finding(Finding::new(reason, text));
+    let group_kind = GroupKind {
+        group: target.group(),
+        kind: &target.kind,
+    };
+    let Some(api) = cluster.kind(group_kind).await? else {
+        let text = format!("{group_kind} is not installed; the actor binds once it is");
+        return Err(missing(FindingReason::KindNotInstalled, text));
+    };
+    let WorkloadRef { kind, name, .. } = target;
+    let existing = cluster.get(&api, Some(namespace), name).await?;
+    existing.ok_or_else(|| {
+        let text = format!(
+            "{kind}/{name} does not exist in namespace {namespace}; the actor binds once it does"
+        );
+        missing(FindingReason::TargetNotFound, text)
+    })
+}
+
+/// Those of these objects that exist.
+async fn read_all(
+    cluster: &Cluster,
+    namespace: &str,
+    references: Vec<ObjectRef>,
+) -> Result<Vec<RolledObject>, ApiFailure> {
+    let mut found = Vec::new();
+    for reference in references {
+        let Some(api) = cluster.kind(reference.group_kind()).await? else {
+            continue;
+        };
+        let body = cluster.get(&api, Some(namespace), &reference.name).await?;
+        found.extend(body.map(|body| RolledObject { reference, body }));
+    }
+    Ok(found)
+}
+
+/// The target's pods that are neither finished nor terminating.
+async fn pods(
+    cluster: &Cluster,
+    namespace: &str,
+    expected: &PodMatch,
+) -> Result<Vec<Value>, ApiFailure> {
+    let params = ListParams::default()
+        .labels(&expected.labels.to_string())
+        .fields(UNFINISHED);
+    let mut pods = cluster
+        .list_with(&resource::<Pod>(), Some(namespace), params)
+        .await?;
+    pods.retain(|pod| belongs_to(pod, expected));
+    Ok(pods)
+}
+
 /// A new pod of the target, as the operator's probe constructs it.
 pub fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value> {
-    let bodies = || found.bodies.iter().map(|(_, body)| body);
+    let bodies = || found.rolled.iter().map(|it| &it.body);
     let of_template = metadata
         .and_then(|metadata| bodies().find_map(|body| probe::pod_without_sidecar(body, metadata)));
     of_template
@@ -129,11 +160,11 @@ pub fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value>
         .or_else(|| probe::minimal_pod(metadata?))
 }
 
-/// Reads the dependents or the owners of a target, whichever its resolver looks at.
-async fn related(
+/// The objects of these kinds, which the resolver of a target follows down to its workload.
+async fn dependents(
     cluster: &Cluster,
     namespace: &str,
-    (kinds, existing): (&[GroupKind<'static>], &Value),
+    kinds: &[GroupKind<'static>],
     notes: &mut Vec<String>,
 ) -> Result<Related, ApiFailure> {
     let mut related = Related::default();
@@ -155,9 +186,17 @@ async fn related(
         }
         related.objects.insert(*kind, objects);
     }
-    if !kinds.is_empty() {
-        return Ok(related);
-    }
+    Ok(related)
+}
+
+/// The owners of a target that is a workload itself, nearest first.
+async fn owners(
+    cluster: &Cluster,
+    namespace: &str,
+    existing: &Value,
+    notes: &mut Vec<String>,
+) -> Result<Related, ApiFailure> {
+    let mut related = Related::default();
     let mut next = controller_of(existing);
     while let Some(owner) = next.take().filter(|_| related.owners.len() < MAX_OWNERS) {
         let Some(api) = cluster.kind(owner.group_kind()).await? else {

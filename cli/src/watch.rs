@@ -16,7 +16,7 @@ use crate::output::{clear_screen, print, print_error};
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Objects whose changes change the answer.
+/// Objects that the answer depends on.
 pub struct Watched {
     kind: ApiResource,
     scope: Scope,
@@ -59,15 +59,15 @@ impl Watched {
 }
 
 /// An event of a watch.
-enum Change {
+enum WatchChange {
     /// All existing objects are known.
     Listed,
     Changed,
     Failed(String),
 }
 
-/// Prints what `answer` returns, and again after each change of `watched`, until Ctrl-C or until nobody reads it.
-/// Without `watched`, returns it.
+/// Prints what `answer` returns, and again after each change of `watched`, until Ctrl-C or until standard output is
+/// closed. Without `watched`, returns it.
 ///
 /// # Errors
 /// If there is no first answer. Later failures are notes.
@@ -110,7 +110,7 @@ pub async fn run(
     Ok(Report::new(String::new(), Answer::Fine))
 }
 
-fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, Change> {
+fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, WatchChange> {
     let streams = watched.into_iter().map(|it| {
         let namespace = match it.scope {
             Scope::ChosenNamespace => Some(&*cluster.namespace),
@@ -126,9 +126,11 @@ fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, Change
             .filter_map(move |event| {
                 let change = match event {
                     Ok(Event::Init | Event::InitApply(_)) => None,
-                    Ok(Event::InitDone) => Some(Change::Listed),
-                    Ok(Event::Apply(_) | Event::Delete(_)) => Some(Change::Changed),
-                    Err(error) => Some(Change::Failed(format!("cannot watch {plural}: {error}"))),
+                    Ok(Event::InitDone) => Some(WatchChange::Listed),
+                    Ok(Event::Apply(_) | Event::Delete(_)) => Some(WatchChange::Changed),
+                    Err(error) => Some(WatchChange::Failed(format!(
+                        "cannot watch {plural}: {error}"
+                    ))),
                 };
                 std::future::ready(change)
             })
@@ -139,7 +141,7 @@ fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, Change
 
 /// Waits for a change, and until no more follow immediately. Keeps the first failure: a watch that fails is tried
 /// again.
-async fn settled(changes: &mut BoxStream<'_, Change>, failures: &mut Vec<String>) {
+async fn settled(changes: &mut BoxStream<'_, WatchChange>, failures: &mut Vec<String>) {
     let mut is_due = false;
     loop {
         let next = if is_due {
@@ -150,9 +152,9 @@ async fn settled(changes: &mut BoxStream<'_, Change>, failures: &mut Vec<String>
             changes.next().await
         };
         match next {
-            Some(Change::Listed | Change::Changed) => is_due = true,
-            Some(Change::Failed(text)) if failures.is_empty() => failures.push(text),
-            Some(Change::Failed(_)) => {}
+            Some(WatchChange::Listed | WatchChange::Changed) => is_due = true,
+            Some(WatchChange::Failed(text)) if failures.is_empty() => failures.push(text),
+            Some(WatchChange::Failed(_)) => {}
             // A watch has no end.
             None => std::future::pending().await,
         }

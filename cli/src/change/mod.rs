@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use plan::Action;
+pub use plan::RequestedChange;
 use plan::{Plan, Step};
 
 use crate::answer::{Answer, Failure, Report};
@@ -23,13 +23,13 @@ use crate::output::{Format, print_error};
 /// If the actor cannot be read or written, or the user does not consent.
 pub async fn run(
     connection: &Connection,
-    action: Action,
+    action: RequestedChange,
     args: &ChangeArgs,
 ) -> Result<Report, Failure> {
     let cluster = connection.open().await?;
     let actor = cluster.actor(&args.name).await?;
     let format = args.output.output;
-    carry_out(&cluster, &args.name, &actor, action, (args.consent, format)).await
+    carry_out(&cluster, &args.name, &actor, action, args.consent, format).await
 }
 
 /// Deletes an actor that binds a workload.
@@ -39,19 +39,20 @@ pub async fn run(
 pub async fn unbind(connection: &Connection, args: &UnbindArgs) -> Result<Report, Failure> {
     let cluster = connection.open().await?;
     let actor = cluster.actor(&args.name).await?;
-    let action = Action::Unbind {
+    let action = RequestedChange::Unbind {
         keep_queue: args.keep_queue,
     };
     let format = args.output.output;
-    carry_out(&cluster, &args.name, &actor, action, (args.consent, format)).await
+    carry_out(&cluster, &args.name, &actor, action, args.consent, format).await
 }
 
 async fn carry_out(
     cluster: &Cluster,
     name: &str,
     actor: &Value,
-    action: Action,
-    (consent, format): (ConsentArgs, Format),
+    action: RequestedChange,
+    consent: ConsentArgs,
+    format: Format,
 ) -> Result<Report, Failure> {
     let Plan {
         steps,

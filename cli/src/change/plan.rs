@@ -11,7 +11,7 @@ use crate::answer::Failure;
 
 /// The change that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RequestedChange {
     Pause,
     Resume,
     Roll,
@@ -41,7 +41,7 @@ pub enum Step {
     Delete,
 }
 
-impl Action {
+impl RequestedChange {
     pub fn done(self) -> &'static str {
         match self {
             Self::Pause => "paused",
@@ -77,19 +77,19 @@ impl Step {
 ///
 /// # Errors
 /// If the action makes no sense for the actor.
-pub fn plan(action: Action, actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
+pub fn plan(action: RequestedChange, actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
     match action {
-        Action::Pause => Ok(Plan {
+        RequestedChange::Pause => Ok(Plan {
             steps: annotate(actor, annotation::PAUSED, Some("true")),
             consequences: vec!["the operator writes nothing for it until it is resumed; pods, messages and scaling go on".to_owned()],
         }),
-        Action::Resume => Ok(resume(actor)),
-        Action::Roll => roll(actor, now),
-        Action::Retain => Ok(Plan {
+        RequestedChange::Resume => Ok(resume(actor)),
+        RequestedChange::Roll => roll(actor, now),
+        RequestedChange::Retain => Ok(Plan {
             steps: retain(actor),
             consequences: vec!["its queue and messages stay when it is deleted".to_owned()],
         }),
-        Action::Unbind { keep_queue } => unbind(actor, keep_queue),
+        RequestedChange::Unbind { keep_queue } => unbind(actor, keep_queue),
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
         })
     }
 
-    fn described(action: Action, annotations: &Value, spec: &Value) -> Vec<String> {
+    fn described(action: RequestedChange, annotations: &Value, spec: &Value) -> Vec<String> {
         let now = "2026-11-23T12:00:00Z".parse().unwrap();
         let plan = plan(action, &actor(annotations, spec), now).unwrap();
         plan.steps.iter().map(Step::described).collect()
@@ -283,26 +283,26 @@ mod tests {
         let retained = json!({"workloadRef": {}, "queue": {"deletionPolicy": "Retain"}});
         for (action, annotations, spec, expected) in [
             (
-                Action::Pause,
+                RequestedChange::Pause,
                 &none,
                 &binding,
                 &["metadata.annotations[asya.sh/paused]: absent -> \"true\""][..],
             ),
             (
-                Action::Pause,
+                RequestedChange::Pause,
                 &json!({"asya.sh/paused": "true"}),
                 &binding,
                 &[],
             ),
-            (Action::Resume, &none, &binding, &[]),
+            (RequestedChange::Resume, &none, &binding, &[]),
             (
-                Action::Resume,
+                RequestedChange::Resume,
                 &json!({"asya.sh/paused": "false"}),
                 &binding,
                 &[],
             ),
             (
-                Action::Resume,
+                RequestedChange::Resume,
                 &json!({"asya.sh/paused": "true", "asya.sh/reconcile": "Paused"}),
                 &binding,
                 &[
@@ -311,26 +311,26 @@ mod tests {
                 ],
             ),
             (
-                Action::Roll,
+                RequestedChange::Roll,
                 &none,
                 &binding,
                 &["metadata.annotations[asya.sh/roll-now]: absent -> \"2026-11-23T12:00:00Z\""],
             ),
             (
-                Action::Retain,
+                RequestedChange::Retain,
                 &none,
                 &binding,
                 &["spec.queue.deletionPolicy: absent -> \"Retain\""],
             ),
-            (Action::Retain, &none, &retained, &[]),
+            (RequestedChange::Retain, &none, &retained, &[]),
             (
-                Action::Unbind { keep_queue: false },
+                RequestedChange::Unbind { keep_queue: false },
                 &none,
                 &binding,
                 &["delete it"],
             ),
             (
-                Action::Unbind { keep_queue: true },
+                RequestedChange::Unbind { keep_queue: true },
                 &none,
                 &binding,
                 &[
@@ -339,7 +339,7 @@ mod tests {
                 ],
             ),
             (
-                Action::Unbind { keep_queue: true },
+                RequestedChange::Unbind { keep_queue: true },
                 &none,
                 &retained,
                 &["delete it"],
@@ -433,7 +433,10 @@ mod tests {
     #[test]
     fn actor_with_its_own_workload_is_neither_rolled_nor_unbound() {
         let standalone = actor(&json!({}), &json!({"workload": {}}));
-        for action in [Action::Roll, Action::Unbind { keep_queue: true }] {
+        for action in [
+            RequestedChange::Roll,
+            RequestedChange::Unbind { keep_queue: true },
+        ] {
             let refused = plan(action, &standalone, Timestamp::UNIX_EPOCH)
                 .unwrap_err()
                 .to_string();

@@ -312,7 +312,7 @@ fn replicas(subject: &str, deployment: &OperatorDeployment, down: &str, degraded
     }
 }
 
-/// Whether the operator's programs may do what they have to.
+/// Whether the operator's programs have the permissions that they need.
 fn operator_permissions(observed: &Observed) -> Option<Check> {
     let subject = "operator permissions";
     let permissions = match &observed.operator_permissions {

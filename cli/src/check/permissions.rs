@@ -6,58 +6,64 @@ use asya_shared::names::LEASE;
 use crate::cluster::Permission;
 use crate::installation::{self, OperatorDeployment, TLS_SECRET};
 
-/// Group, resource and verbs.
-type Rule = (&'static str, &'static str, &'static [&'static str]);
+/// A rule of a `ClusterRole` or Role.
+#[derive(Clone, Copy)]
+struct RoleRule {
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+}
+
+const fn rule(
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+) -> RoleRule {
+    RoleRule {
+        group,
+        resource,
+        verbs,
+    }
+}
 
 const READ: &[&str] = &["list", "watch"];
+const MANAGE: &[&str] = &["list", "watch", "create", "patch", "delete"];
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Of the controller, in the namespaces of actors.
-const IN_NAMESPACES: [Rule; 9] = [
-    ("asya.sh", "asyncactors", &["list", "watch", "patch"]),
-    ("asya.sh", "asyncactors/status", &["patch"]),
-    (
-        "apps",
-        "deployments",
-        &["list", "watch", "create", "patch", "delete"],
-    ),
-    (
-        "apps",
-        "statefulsets",
-        &["list", "watch", "create", "patch", "delete"],
-    ),
-    ("", "configmaps", &["create", "patch", "delete"]),
-    ("", "pods", READ),
-    ("", "events", READ),
-    (
-        "keda.sh",
-        "scaledobjects",
-        &["list", "watch", "create", "patch", "delete"],
-    ),
-    ("autoscaling", "horizontalpodautoscalers", READ),
+const IN_NAMESPACES: [RoleRule; 9] = [
+    rule("asya.sh", "asyncactors", &["list", "watch", "patch"]),
+    rule("asya.sh", "asyncactors/status", &["patch"]),
+    rule("apps", "deployments", MANAGE),
+    rule("apps", "statefulsets", MANAGE),
+    rule("", "configmaps", &["create", "patch", "delete"]),
+    rule("", "pods", READ),
+    rule("", "events", READ),
+    rule("keda.sh", "scaledobjects", MANAGE),
+    rule("autoscaling", "horizontalpodautoscalers", READ),
 ];
 
 /// Of the controller, in the namespaces of actors, if the webhook is installed.
-const FOR_BINDINGS: [Rule; 2] = [
-    ("", "pods", &["create"]),
-    ("policy", "poddisruptionbudgets", READ),
+const FOR_BINDINGS: [RoleRule; 2] = [
+    rule("", "pods", &["create"]),
+    rule("policy", "poddisruptionbudgets", READ),
 ];
 
 /// Of the controller, in the whole cluster.
-const IN_CLUSTER: [Rule; 3] = [
-    ("", "namespaces", READ),
-    ("events.k8s.io", "events", &["create", "patch"]),
-    ("apiextensions.k8s.io", "customresourcedefinitions", READ),
+const IN_CLUSTER: [RoleRule; 3] = [
+    rule("", "namespaces", READ),
+    rule("events.k8s.io", "events", &["create", "patch"]),
+    rule("apiextensions.k8s.io", "customresourcedefinitions", READ),
 ];
 
 /// Of the controller, in the whole cluster, if the webhook is installed.
-const FOR_WEBHOOK: [Rule; 2] = [
-    (ADMISSION, "mutatingwebhookconfigurations", READ),
-    (ADMISSION, "validatingwebhookconfigurations", READ),
+const FOR_WEBHOOK: [RoleRule; 2] = [
+    rule(ADMISSION, "mutatingwebhookconfigurations", READ),
+    rule(ADMISSION, "validatingwebhookconfigurations", READ),
 ];
 
 /// Of the webhook, in the whole cluster.
-const OF_WEBHOOK: [Rule; 1] = [("asya.sh", "asyncactors", READ)];
+const OF_WEBHOOK: [RoleRule; 1] = [rule("asya.sh", "asyncactors", READ)];
 
 /// A permission that a `ServiceAccount` of the operator needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +96,7 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
         let in_cluster = IN_CLUSTER.into_iter().chain(for_webhook);
         add(&mut all, controller, in_cluster, None, None);
         if controller.flag("--leader-elect=") == Some("true") {
-            let lease = [("coordination.k8s.io", "leases", &["get", "update"][..])];
+            let lease = [rule("coordination.k8s.io", "leases", &["get", "update"])];
             add(&mut all, controller, lease, Some(home), Some(LEASE));
         }
     }
@@ -101,8 +107,8 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
             ("configmaps", webhook.facts_config_map()),
         ];
         for (resource, name) in named {
-            let rule = [("", resource, &["get"][..])];
-            add(&mut all, webhook, rule, Some(home), name);
+            let get = [rule("", resource, &["get"])];
+            add(&mut all, webhook, get, Some(home), name);
         }
     }
     all
@@ -111,17 +117,17 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
 fn add(
     all: &mut Vec<Needed>,
     of: &OperatorDeployment,
-    rules: impl IntoIterator<Item = Rule>,
+    rules: impl IntoIterator<Item = RoleRule>,
     namespace: Option<&str>,
     name: Option<&str>,
 ) {
-    for (group, resource, verbs) in rules {
-        all.extend(verbs.iter().map(|verb| Needed {
+    for rule in rules {
+        all.extend(rule.verbs.iter().map(|verb| Needed {
             service_account: of.service_account.clone(),
             permission: Permission {
                 verb,
-                group,
-                resource,
+                group: rule.group,
+                resource: rule.resource,
             },
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),

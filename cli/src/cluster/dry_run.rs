@@ -1,5 +1,6 @@
 //! Writes that the API server, its webhooks, policies and quotas check, and that are not stored.
 
+use asya_shared::key::Key;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
@@ -30,28 +31,28 @@ impl Cluster {
     pub async fn dry_run_replace(
         &self,
         kind: &ApiResource,
-        (namespace, name): (&str, &str),
+        key: &Key,
         object: &Value,
     ) -> Result<Value, ApiFailure> {
         let object = self.dynamic(object)?;
-        let api = self.api(kind, Some(namespace));
-        let replaced = api.replace(name, &DRY_RUN, &object).await;
-        self.checked("replace", kind, namespace, replaced)
+        let api = self.api(kind, Some(&key.namespace));
+        let replaced = api.replace(&key.name, &DRY_RUN, &object).await;
+        self.checked("replace", kind, &key.namespace, replaced)
     }
 
     /// The object as it would be after a server-side apply of these fields.
     pub async fn dry_run_apply(
         &self,
         kind: &ApiResource,
-        (namespace, name): (&str, &str),
+        key: &Key,
         object: &Value,
         manager: &str,
     ) -> Result<Value, ApiFailure> {
         let mut params = PatchParams::apply(manager).force();
         params.dry_run = true;
-        let api = self.api(kind, Some(namespace));
-        let applied = api.patch(name, &params, &Patch::Apply(object)).await;
-        self.checked("patch", kind, namespace, applied)
+        let api = self.api(kind, Some(&key.namespace));
+        let applied = api.patch(&key.name, &params, &Patch::Apply(object)).await;
+        self.checked("patch", kind, &key.namespace, applied)
     }
 
     fn dynamic(&self, object: &Value) -> Result<DynamicObject, ApiFailure> {

@@ -15,7 +15,7 @@ pub struct ApiFailure {
     pub text: String,
     /// Problems of the object itself, if the API server rejects the request because of them.
     pub rejection: Option<String>,
-    /// Someone else wrote the object meanwhile, so the request has to start from what is stored now.
+    /// Another client has written the object in the meantime: read it again and retry.
     pub is_conflict: bool,
     /// The API server knows the user and refuses the request.
     pub is_forbidden: bool,

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::finding::Source;
-use super::{Finding, Severity, schema};
+use super::{LintFinding, Severity, schema};
 use crate::installation::Installation;
 use crate::manifests::{Manifest, Manifests};
 
@@ -38,7 +38,7 @@ pub struct Rules<'a> {
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Linted {
     pub actors: Vec<Source>,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<LintFinding>,
 }
 
 /// An actor whose spec could be decoded.
@@ -59,7 +59,7 @@ pub fn lint(manifests: &Manifests, rules: &Rules<'_>) -> Linted {
             actor: String::new(),
             text: "".into(),
         };
-        let finding = Finding::new(
+        let finding = LintFinding::new(
             &source,
             Severity::Error,
             "ManifestUnreadable",
@@ -120,7 +120,7 @@ impl<'a> Checked<'a> {
         &self,
         rules: &Rules<'_>,
         transports: &TransportsConfig,
-        findings: &mut Vec<Finding>,
+        findings: &mut Vec<LintFinding>,
     ) -> Option<Decoded<'a>> {
         let fits = self.check_schema(rules.schema, findings);
         let violations = validate::annotations(|name| self.annotation(name));
@@ -149,7 +149,7 @@ impl<'a> Checked<'a> {
     }
 
     /// Returns whether the actor fits the schema.
-    fn check_schema(&self, schema: &Value, findings: &mut Vec<Finding>) -> bool {
+    fn check_schema(&self, schema: &Value, findings: &mut Vec<LintFinding>) -> bool {
         let mut found =
             schema::violations(&schema["properties"]["spec"], &self.object["spec"], "spec");
         let mut violation = |path: &str, problem: String| {
@@ -163,7 +163,7 @@ impl<'a> Checked<'a> {
             violation("metadata.name", "is required".to_owned());
         }
         findings.extend(found.iter().map(|it| {
-            Finding::new(
+            LintFinding::new(
                 &self.source,
                 Severity::Error,
                 "SchemaViolation",
@@ -181,7 +181,7 @@ impl<'a> Checked<'a> {
         rules: &Rules<'_>,
         transports: &TransportsConfig,
         spec: &AsyncActorSpec,
-        findings: &mut Vec<Finding>,
+        findings: &mut Vec<LintFinding>,
     ) -> Vec<String> {
         let subject = Subject {
             name: self.name,
@@ -211,7 +211,7 @@ impl<'a> Checked<'a> {
             };
             let (problem, fix) = split_fix(&warning.text);
             let fix = fix.map(|fix| naming_field(fix, &warning.path));
-            let finding = Finding::new(
+            let finding = LintFinding::new(
                 &self.source,
                 Severity::Warning,
                 requirement,
@@ -225,7 +225,7 @@ impl<'a> Checked<'a> {
     }
 
     /// Adds what breaks a rule of the CRD that the webhook's rules do not have.
-    fn check_cel(&self, schema: &Value, known: &[String], findings: &mut Vec<Finding>) {
+    fn check_cel(&self, schema: &Value, known: &[String], findings: &mut Vec<LintFinding>) {
         let Err(errors) = Validator::new().validate(schema, self.object, None) else {
             return;
         };
@@ -241,9 +241,9 @@ impl<'a> Checked<'a> {
         self.object["metadata"]["annotations"].get(name)?.as_str()
     }
 
-    fn violation(&self, name: &str, violation: &Violation) -> Finding {
+    fn violation(&self, name: &str, violation: &Violation) -> LintFinding {
         let Violation { path, problem, fix } = violation;
-        Finding::new(
+        LintFinding::new(
             &self.source,
             Severity::Error,
             name,
@@ -269,11 +269,11 @@ fn naming_field(fix: &str, path: &str) -> String {
     }
 }
 
-/// Actors that would use one queue, or one the other's dead letter queue (VAL-16). The one that comes first keeps it.
+/// Actors that would share a queue, or use each other's dead letter queue (VAL-16). The first one keeps it.
 fn shared_queues(
     actors: &[Decoded<'_>],
     transports: &TransportsConfig,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<LintFinding>,
 ) {
     let mut claimed: Vec<(ClaimedName, &Decoded<'_>)> = Vec::new();
     for actor in actors {
@@ -294,7 +294,7 @@ fn shared_queues(
 }
 
 /// Actors that bind one object (BIND-45).
-fn shared_targets(actors: &[Decoded<'_>], findings: &mut Vec<Finding>) {
+fn shared_targets(actors: &[Decoded<'_>], findings: &mut Vec<LintFinding>) {
     let mut bound: HashMap<_, &Decoded<'_>> = HashMap::new();
     for actor in actors {
         let Some(target) = &actor.spec.workload_ref else {
@@ -309,9 +309,9 @@ fn shared_targets(actors: &[Decoded<'_>], findings: &mut Vec<Finding>) {
     }
 }
 
-fn between(name: &str, actor: &Decoded<'_>, violation: &Violation) -> Finding {
+fn between(name: &str, actor: &Decoded<'_>, violation: &Violation) -> LintFinding {
     let Violation { path, problem, fix } = violation;
-    Finding::new(
+    LintFinding::new(
         &actor.source,
         Severity::Error,
         name,

@@ -12,7 +12,7 @@ use crate::catalogue;
 pub enum Severity {
     /// The API server or the webhook rejects the actor, or it cannot work.
     Error,
-    /// The actor is accepted, and probably not what was meant.
+    /// The actor is accepted, but probably not as intended.
     Warning,
 }
 
@@ -39,7 +39,7 @@ pub struct Source {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Finding {
+pub struct LintFinding {
     #[serde(skip)]
     pub source: Source,
     pub file: String,
@@ -58,7 +58,7 @@ pub struct Finding {
     pub page: &'static str,
 }
 
-impl Finding {
+impl LintFinding {
     /// A finding with this name in the catalogue, which has the fix if the rule itself names none.
     pub fn new(
         source: &Source,

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 
 use super::decide::Linted;
 use super::finding::Source;
-use super::{Finding, Severity};
+use super::{LintFinding, Severity};
 
 /// The whole report.
 pub fn write(linted: &Linted) -> String {
-    let mut cases: BTreeMap<&Source, Vec<&Finding>> =
+    let mut cases: BTreeMap<&Source, Vec<&LintFinding>> =
         linted.actors.iter().map(|it| (it, Vec::new())).collect();
     for finding in &linted.findings {
         cases.entry(&finding.source).or_default().push(finding);
     }
     let is_failed =
-        |findings: &&Vec<&Finding>| findings.iter().any(|it| it.severity == Severity::Error);
+        |findings: &&Vec<&LintFinding>| findings.iter().any(|it| it.severity == Severity::Error);
     let failed = cases.values().filter(is_failed).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(
@@ -30,7 +30,7 @@ pub fn write(linted: &Linted) -> String {
     xml
 }
 
-fn case(xml: &mut String, source: &Source, findings: &[&Finding]) {
+fn case(xml: &mut String, source: &Source, findings: &[&LintFinding]) {
     let name = if source.actor.is_empty() {
         format!("line {}", source.line)
     } else {

@@ -9,7 +9,7 @@ mod sarif;
 mod schema;
 
 pub use decide::{Linted, Rules, is_actor, lint};
-pub use finding::{Finding, Severity};
+pub use finding::{LintFinding, Severity};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::args::{ConnectionArgs, LintArgs, LintFormat};
@@ -44,7 +44,7 @@ pub fn run(args: &LintArgs, connection: &ConnectionArgs) -> Result<Report, Failu
         LintFormat::Json => output::Format::Json.write(&linted, String::new)?,
         LintFormat::Yaml => output::Format::Yaml.write(&linted, String::new)?,
     };
-    let counts = |finding: &Finding| args.strict || finding.severity == Severity::Error;
+    let counts = |finding: &LintFinding| args.strict || finding.severity == Severity::Error;
     let answer = if linted.findings.iter().any(counts) {
         Answer::Findings
     } else {

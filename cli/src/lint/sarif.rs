@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::decide::Linted;
-use super::{Finding, Severity};
+use super::{LintFinding, Severity};
 use crate::catalogue;
 
 /// The whole log.
@@ -36,7 +36,7 @@ fn rule(id: &str) -> Value {
     })
 }
 
-fn result(finding: &Finding) -> Value {
+fn result(finding: &LintFinding) -> Value {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

@@ -1,5 +1,5 @@
-//! Control characters. Names, messages of Events and conditions, and answers of servers are written by others: whoever
-//! may write them must not command the terminal of whoever looks at them.
+//! Control characters. Names, messages of Events and conditions, and responses of servers are written by others: their
+//! authors must not be able to control the reader's terminal.
 
 use std::borrow::Cow;
 

@@ -71,7 +71,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// Clears the terminal that standard output is.
 ///
 /// # Errors
-/// If nobody reads standard output any more.
+/// If standard output is closed.
 pub fn clear_screen() -> io::Result<()> {
     io::stdout().write_all(CLEAR)
 }
@@ -80,7 +80,7 @@ pub fn clear_screen() -> io::Result<()> {
 /// Control characters are escaped.
 ///
 /// # Errors
-/// If nobody reads standard output any more.
+/// If standard output is closed.
 pub fn print(report: &Report) -> io::Result<()> {
     let mut out = anstream::stdout();
     let printed = out

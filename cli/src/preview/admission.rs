@@ -1,4 +1,4 @@
-//! Whether the API server admits an object, as a dry run tells.
+//! Whether the API server admits an object, according to a dry run.
 
 use asya_shared::probe::{after_second_rejection, is_quota_rejection};
 use serde::Serialize;
@@ -12,12 +12,12 @@ pub struct Admission {
     /// As Kind/name, or in words.
     pub object: String,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: AdmissionVerdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "answer")]
-pub enum Verdict {
+pub enum AdmissionVerdict {
     Admitted,
     /// The pod exceeds a quota that the replaced pod frees.
     AdmittedAsReplacement {
@@ -72,7 +72,7 @@ impl RejectedBy {
     }
 }
 
-impl Verdict {
+impl AdmissionVerdict {
     /// The verdict of one dry run.
     pub fn of<T>(result: &Result<T, ApiFailure>) -> Self {
         match result {
@@ -140,8 +140,8 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn rejected(message: &str) -> Verdict {
-        Verdict::Rejected {
+    fn rejected(message: &str) -> AdmissionVerdict {
+        AdmissionVerdict::Rejected {
             by: RejectedBy::of(message),
             message: message.to_owned(),
         }
@@ -191,14 +191,18 @@ mod tests {
             "forbidden: exceeded quota: q",
             "x is forbidden: minimum memory",
         );
-        let unknown = || Verdict::Unknown {
+        let unknown = || AdmissionVerdict::Unknown {
             message: "gone".to_owned(),
         };
-        let as_replacement = || Verdict::AdmittedAsReplacement {
+        let as_replacement = || AdmissionVerdict::AdmittedAsReplacement {
             message: quota.to_owned(),
         };
         for (first, second, expected) in [
-            (rejected(quota), Verdict::Admitted, as_replacement()),
+            (
+                rejected(quota),
+                AdmissionVerdict::Admitted,
+                as_replacement(),
+            ),
             (rejected(quota), rejected(range), as_replacement()),
             (
                 rejected(quota),
@@ -210,7 +214,9 @@ mod tests {
             assert!(first.needs_second(true) && !first.needs_second(false));
             assert_eq!(first.clone().after(second), expected, "{first:?}");
         }
-        assert!(!rejected(range).needs_second(true) && !Verdict::Admitted.needs_second(true));
+        assert!(
+            !rejected(range).needs_second(true) && !AdmissionVerdict::Admitted.needs_second(true)
+        );
     }
 
     #[test]
@@ -223,8 +229,12 @@ mod tests {
                 is_forbidden: false,
             })
         };
-        assert!(Verdict::of(&failure(None)).is_unknown());
-        assert!(Verdict::of(&failure(Some("no"))).rejection().is_some());
-        assert_eq!(Verdict::of(&Ok(())), Verdict::Admitted);
+        assert!(AdmissionVerdict::of(&failure(None)).is_unknown());
+        assert!(
+            AdmissionVerdict::of(&failure(Some("no")))
+                .rejection()
+                .is_some()
+        );
+        assert_eq!(AdmissionVerdict::of(&Ok(())), AdmissionVerdict::Admitted);
     }
 }

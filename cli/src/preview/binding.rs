@@ -1,6 +1,7 @@
 //! Preview of the operator's changes to the pods of a target.
 
-use asya_shared::api::{BindingStrategy, EffectiveBinding};
+use asya_shared::api::{BindingRollout, BindingStrategy, EffectiveBinding};
+use asya_shared::key::Key;
 use asya_shared::names::{annotation, manager};
 use asya_shared::probe::{self, ProbeMetadata};
 use asya_shared::reason::Reason;
@@ -9,8 +10,8 @@ use asya_shared::roll::{UpdateStrategy, exhausted_budget, gpus};
 use asya_shared::scaling::ScaleTarget;
 use serde_json::{Value, json};
 
-use super::admission::Verdict;
-use super::bound::{self, Inputs, is_current};
+use super::admission::AdmissionVerdict;
+use super::bound::{self, Inputs, Pods, is_current};
 use super::change::Change;
 use super::children::api;
 use super::cost;
@@ -18,19 +19,27 @@ use super::decide::Preview;
 use super::effects::state;
 use super::gather::NamespaceState;
 use super::online::Online;
-use super::restart::{RestartInputs, Workload, of_binding, of_template};
-use super::standalone::{self, Subject};
-use crate::resolved_target::{self, Bound, Unresolved, new_pod};
+use super::restart::{Restart, RestartInputs, RestartedWorkload, of_binding, of_template};
+use super::standalone::{self, PreviewedActor};
+use crate::resolved_target::{self, Bound, RolledObject, Unresolved, new_pod};
 
 /// Where annotations of a pod template are.
 const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+
+/// A target whose pods get the sidecar from the webhook.
+struct PreviewedTarget<'a> {
+    found: &'a Bound,
+    rollout: BindingRollout,
+    /// A new pod of it, as its controller would create it.
+    pod: &'a Value,
+}
 
 impl Online<'_> {
     /// Adds what happens to the target's pods, and how the target is scaled.
     pub(super) async fn add_binding(
         &self,
         preview: &mut Preview,
-        subject: &Subject<'_>,
+        subject: &PreviewedActor<'_>,
         around: &NamespaceState,
         binding: &EffectiveBinding<'_>,
     ) {
@@ -53,22 +62,19 @@ impl Online<'_> {
         let integration = Integration::of_target(wanted);
         let metadata = ProbeMetadata::of(&found.target.pods, integration);
         if binding.strategy == BindingStrategy::Template {
-            self.add_template(
-                preview,
-                subject,
-                (&found, &around.limits),
-                metadata.as_ref(),
-            )
-            .await;
+            let limits = &around.limits;
+            self.add_template(preview, subject, &found, limits, metadata.as_ref())
+                .await;
+        } else if let Some(pod) = new_pod(&found, metadata.as_ref()) {
+            let target = PreviewedTarget {
+                found: &found,
+                rollout: binding.rollout,
+                pod: &pod,
+            };
+            self.add_pods(preview, subject, around, &target).await;
         } else {
-            self.add_pods(
-                preview,
-                subject,
-                around,
-                (&found, binding),
-                metadata.as_ref(),
-            )
-            .await;
+            let workload = &found.target.workload;
+            preview.incomplete(&format!("no pod of {workload} can be constructed"));
         }
         self.add_missing_secrets(preview, subject).await;
         let scaled = found.target.scale.object();
@@ -91,16 +97,15 @@ impl Online<'_> {
     async fn add_pods(
         &self,
         preview: &mut Preview,
-        subject: &Subject<'_>,
+        subject: &PreviewedActor<'_>,
         around: &NamespaceState,
-        (found, binding): (&Bound, &EffectiveBinding<'_>),
-        metadata: Option<&ProbeMetadata>,
+        target: &PreviewedTarget<'_>,
     ) {
-        let workload = &found.target.workload;
-        let Some(pod) = new_pod(found, metadata) else {
-            preview.incomplete(&format!("no pod of {workload} can be constructed"));
-            return;
-        };
+        let PreviewedTarget {
+            found,
+            rollout,
+            pod,
+        } = *target;
         let inputs = Inputs {
             namespace: self.namespace,
             operator_namespace: &self.cluster.operator_namespace,
@@ -112,60 +117,64 @@ impl Online<'_> {
             target: &found.target,
             limits: &around.limits,
         };
-        let pods = match bound::review(&inputs, &pod) {
+        let pods = match bound::review(&inputs, pod) {
             Ok(pods) => pods,
             Err(why) => return preview.incomplete(&why),
         };
-        let object = format!("pod of {workload}");
-        let change = Change::of_pod(&*object, &pods.before, &pods.after.pod);
-        preview.changes.push(change);
-        let reason = pods.after.reason.as_str();
-        let mut blocked = None;
-        if pods.is_injected() {
-            let complete = has_all_pods(found);
-            let sent = pods.after.pod.clone();
-            let verdict = self.admit_pod(preview, &object, sent, complete).await;
-            if verdict.rejection().is_some() {
-                blocked = Some("the API server rejects such pods".to_owned());
-            }
-        } else {
-            let text = pods
-                .after
-                .denied
-                .clone()
-                .or(pods.after.warnings.first().cloned());
-            let text = text.unwrap_or_else(|| "new pods do not get the sidecar".to_owned());
-            preview.problem(reason, &object, &text);
-            blocked = Some(reason.to_owned());
-        }
+        let blocked = self.add_new_pod(preview, found, &pods).await;
         let hash = pods.hash();
         let states: Vec<_> = found
             .pods
             .iter()
             .map(|pod| state(pod, is_current(pod, subject.uid, hash.as_deref())))
             .collect();
-        let budget = exhausted_budget(&found.budgets, &pod);
         let roll_now = !self.stored["metadata"]["annotations"][annotation::ROLL_NOW].is_null();
         let restart = of_binding(&RestartInputs {
             roll: &found.target.roll,
-            rollout: binding.rollout,
+            rollout,
             roll_now,
             workloads: &workloads(found),
             pods: &states,
-            budget,
+            budget: exhausted_budget(&found.budgets, pod),
             blocked: blocked.as_deref(),
         });
-        let managed = self.is_managed(found);
         let value = if roll_now {
             pods.full_hash()
         } else {
             hash.as_deref()
         };
         let value = value.filter(|_| restart.is_by_annotation());
+        let managed = self.is_managed(found);
         let annotated = annotated(found, (!managed).then_some(self.name), value);
         preview.changes.extend(annotated);
-        preview.cost = Some(cost::of_restart(&restart, gpus(&pod)));
+        preview.cost = Some(cost::of_restart(&restart, gpus(pod)));
         preview.restart = Some(restart);
+    }
+
+    /// Adds the change of a new pod, and why it would not start with the sidecar. Returns that, in short.
+    async fn add_new_pod(
+        &self,
+        preview: &mut Preview,
+        found: &Bound,
+        pods: &Pods,
+    ) -> Option<String> {
+        let object = format!("pod of {}", found.target.workload);
+        let change = Change::of_pod(&*object, &pods.before, &pods.after.pod);
+        preview.changes.push(change);
+        if pods.is_injected() {
+            let complete = has_all_pods(found);
+            let sent = pods.after.pod.clone();
+            let verdict = self.admit_pod(preview, &object, sent, complete).await;
+            return verdict
+                .rejection()
+                .map(|_| "the API server rejects such pods".to_owned());
+        }
+        let why = pods.after.denied.as_ref();
+        let why = why.or(pods.after.warnings.first());
+        let why = why.map_or("new pods do not get the sidecar", String::as_str);
+        let reason = pods.after.reason.as_str();
+        preview.problem(reason, &object, why);
+        Some(reason.to_owned())
     }
 
     /// Whether the operator has annotated the workload already, which it does once (BIND-47).
@@ -180,8 +189,9 @@ impl Online<'_> {
     async fn add_template(
         &self,
         preview: &mut Preview,
-        subject: &Subject<'_>,
-        (found, limits): (&Bound, &[String]),
+        subject: &PreviewedActor<'_>,
+        found: &Bound,
+        limits: &[String],
         metadata: Option<&ProbeMetadata>,
     ) {
         let target = &found.target;
@@ -192,21 +202,21 @@ impl Online<'_> {
             );
             return preview.problem("StrategyNotAllowed", &object, &text);
         }
-        let body = found.bodies.iter().find(|(it, _)| *it == target.workload);
-        let Some((_, body)) = body else {
+        let is_workload = |it: &&RolledObject| it.reference == target.workload;
+        let Some(RolledObject { body, .. }) = found.rolled.iter().find(is_workload) else {
             return preview.incomplete(&format!("{object} could not be read"));
         };
-        let fields = match bound::template_fields(subject, (target, limits), body) {
+        let fields = match bound::template_fields(subject, target, limits, body) {
             Ok(fields) => fields,
             Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
         };
         let api = api(&target.workload.api_version, &target.workload.kind);
-        let key = (self.namespace, &*target.workload.name);
+        let key = Key::new(self.namespace, &target.workload.name);
         let applied = self
             .cluster
-            .dry_run_apply(&api, key, &fields, manager::TEMPLATE)
+            .dry_run_apply(&api, &key, &fields, manager::TEMPLATE)
             .await;
-        preview.admission(&object, Verdict::of(&applied));
+        preview.admission(&object, AdmissionVerdict::of(&applied));
         let Ok(applied) = applied else {
             return;
         };
@@ -227,19 +237,23 @@ impl Online<'_> {
             self.admit_pod(preview, &object, pod, has_all_pods(found))
                 .await;
         }
-        if body.pointer("/spec/template") == template {
-            return;
+        if body.pointer("/spec/template") != template {
+            let restart = restart_by_template(found);
+            preview.cost = restart
+                .as_ref()
+                .map(|it| cost::of_restart(it, template.map_or(0, gpus)));
+            preview.restart = restart;
         }
-        let states: Vec<_> = found.pods.iter().map(|pod| state(pod, false)).collect();
-        let workload = workloads(found)
-            .into_iter()
-            .find(|it| it.object == target.workload);
-        let restart = workload.map(|it| of_template(&it, &states));
-        preview.cost = restart
-            .as_ref()
-            .map(|it| cost::of_restart(it, template.map_or(0, gpus)));
-        preview.restart = restart;
     }
+}
+
+/// The restart of the workload's pods, none of which has the changed template.
+fn restart_by_template(found: &Bound) -> Option<Restart> {
+    let states: Vec<_> = found.pods.iter().map(|pod| state(pod, false)).collect();
+    let workload = workloads(found)
+        .into_iter()
+        .find(|it| it.object == found.target.workload)?;
+    Some(of_template(&workload, &states))
 }
 
 /// The annotations that the operator writes to a target's objects: the name of the actor, for information, and a value
@@ -248,17 +262,17 @@ fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Chan
     let workload = &found.target.workload;
     let roll = roll.map(|desired| next_value(desired, found));
     let mut changes = Vec::new();
-    for (object, body) in &found.bodies {
+    for RolledObject { reference, body } in &found.rolled {
         let mut after = body.clone();
-        if let Some(actor) = actor.filter(|_| is_named(workload) && object == workload) {
+        if let Some(actor) = actor.filter(|_| is_named(workload) && reference == workload) {
             after["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor);
         }
-        if let Some((path, value)) = roll_path(&found.target.roll, object).zip(roll.as_ref()) {
+        if let Some((path, value)) = roll_path(&found.target.roll, reference).zip(roll.as_ref()) {
             let annotations = path.iter().fold(&mut after, |node, key| &mut node[*key]);
             annotations[annotation::ROLL] = json!(value);
         }
         if after != *body {
-            changes.push(Change::of(object.to_string(), Some(body), &after));
+            changes.push(Change::of(reference.to_string(), Some(body), &after));
         }
     }
     changes
@@ -271,10 +285,9 @@ fn next_value(desired: &str, found: &Bound) -> String {
         "" => Some(0),
         rest => rest.strip_prefix('-')?.parse::<u32>().ok(),
     };
-    let objects = found.bodies.iter();
-    let values = objects.filter_map(|(object, body)| {
-        let path = roll_path(&found.target.roll, object)?;
-        path.iter().fold(body, |node, key| &node[*key])[annotation::ROLL].as_str()
+    let values = found.rolled.iter().filter_map(|it| {
+        let path = roll_path(&found.target.roll, &it.reference)?;
+        path.iter().fold(&it.body, |node, key| &node[*key])[annotation::ROLL].as_str()
     });
     match values.filter_map(retry).max() {
         None => desired.to_owned(),
@@ -299,14 +312,14 @@ fn roll_path<'a>(roll: &'a RolloutMethod, object: &ObjectRef) -> Option<&'a [&'s
     }
 }
 
-fn workloads(found: &Bound) -> Vec<Workload> {
+fn workloads(found: &Bound) -> Vec<RestartedWorkload> {
     let has_template = found
-        .bodies
+        .rolled
         .iter()
-        .filter(|(_, body)| template(body).is_some());
-    let workload = |(object, body): &(ObjectRef, Value)| Workload {
-        object: object.clone(),
-        strategy: UpdateStrategy::of(object, body),
+        .filter(|it| template(&it.body).is_some());
+    let workload = |it: &RolledObject| RestartedWorkload {
+        object: it.reference.clone(),
+        strategy: UpdateStrategy::of(&it.reference, &it.body),
     };
     has_template.map(workload).collect()
 }
@@ -339,7 +352,10 @@ mod tests {
             panic!("{resolution:?}");
         };
         Bound {
-            bodies: vec![(target.workload.clone(), body)],
+            rolled: vec![RolledObject {
+                reference: target.workload.clone(),
+                body,
+            }],
             target: *target,
             pods: Vec::new(),
             budgets: Vec::new(),
@@ -382,7 +398,7 @@ mod tests {
         ] {
             let mut bound = bound();
             let annotations = json!({"asya.sh/roll": value});
-            bound.bodies[0].1["spec"]["template"]["metadata"]["annotations"] = annotations;
+            bound.rolled[0].body["spec"]["template"]["metadata"]["annotations"] = annotations;
             assert_eq!(next_value("hash", &bound), next, "{value}");
         }
     }

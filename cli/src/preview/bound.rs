@@ -11,7 +11,7 @@ use asya_shared::review::{Actor, BindingInputs, bound_actor};
 use asya_webhook::offline::{PodReview, ReviewContext, Webhook};
 use serde_json::{Value, json};
 
-use super::standalone::Subject;
+use super::standalone::PreviewedActor;
 use crate::installation::Installation;
 use crate::why::KnownActor;
 
@@ -127,8 +127,9 @@ fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
 /// # Errors
 /// Why pods of the template cannot get the sidecar, and how to fix it.
 pub fn template_fields(
-    subject: &Subject<'_>,
-    (target, limits): (&Target, &[String]),
+    subject: &PreviewedActor<'_>,
+    target: &Target,
+    limits: &[String],
     workload: &Value,
 ) -> Result<Value, (InjectionReason, String)> {
     let settings = &subject.installation.settings;

@@ -26,7 +26,7 @@ const DERIVED: [&str; 3] = [
 /// The change to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Action {
+pub enum ChangeKind {
     Create,
     Change,
     /// The webhook adds containers to a pod.
@@ -36,7 +36,7 @@ pub enum Action {
     Unchanged,
 }
 
-impl Action {
+impl ChangeKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -54,7 +54,7 @@ impl Action {
 pub struct Change {
     /// As Kind/name.
     pub object: String,
-    pub action: Action,
+    pub action: ChangeKind,
     /// Lines that begin with a space, + or -; empty if nothing changes or the content is not known.
     pub diff: String,
 }
@@ -65,9 +65,9 @@ impl Change {
         let old = before.map(normalized);
         let new = normalized(after);
         let action = match &old {
-            None => Action::Create,
-            Some(old) if *old == new => Action::Unchanged,
-            Some(_) => Action::Change,
+            None => ChangeKind::Create,
+            Some(old) if *old == new => ChangeKind::Unchanged,
+            Some(_) => ChangeKind::Change,
         };
         Self {
             object: object.into(),
@@ -79,14 +79,14 @@ impl Change {
     /// Of a pod before and after its review.
     pub fn of_pod(object: impl Into<String>, before: &Value, after: &Value) -> Self {
         let mut change = Self::of(object, Some(&shown_pod(before)), &shown_pod(after));
-        if change.action == Action::Change {
-            change.action = Action::Inject;
+        if change.action == ChangeKind::Change {
+            change.action = ChangeKind::Inject;
         }
         change
     }
 
     /// Without a diff.
-    pub fn bare(object: impl Into<String>, action: Action) -> Self {
+    pub fn bare(object: impl Into<String>, action: ChangeKind) -> Self {
         Self {
             object: object.into(),
             action,
@@ -177,30 +177,35 @@ mod tests {
     #[test]
     fn only_what_users_and_operator_set_counts() {
         for (before, after, action, line) in [
-            (None, object(Some(1), "1"), Action::Create, "+  replicas: 1"),
+            (
+                None,
+                object(Some(1), "1"),
+                ChangeKind::Create,
+                "+  replicas: 1",
+            ),
             (
                 Some(object(Some(1), "1")),
                 object(Some(1), "2"),
-                Action::Unchanged,
+                ChangeKind::Unchanged,
                 "",
             ),
             (
                 Some(object(Some(1), "1")),
                 object(Some(2), "2"),
-                Action::Change,
+                ChangeKind::Change,
                 "-  replicas: 1",
             ),
             (
                 Some(object(None, "1")),
                 object(Some(2), "2"),
-                Action::Change,
+                ChangeKind::Change,
                 "+  replicas: 2",
             ),
         ] {
             let found = Change::of("Deployment/phi", before.as_ref(), &after);
             assert_eq!(found.action, action, "{before:?}");
             assert!(found.diff.contains(line), "{}", found.diff);
-            assert_eq!(found.diff.is_empty(), action == Action::Unchanged);
+            assert_eq!(found.diff.is_empty(), action == ChangeKind::Unchanged);
             assert!(!found.diff.contains("resourceVersion"), "{}", found.diff);
         }
     }
@@ -218,12 +223,12 @@ mod tests {
         };
         let (before, after) = (pod(json!(["model"])), pod(json!(["model", "asya-sidecar"])));
         let found = Change::of_pod("Pod", &before, &after);
-        assert_eq!(found.action, Action::Inject);
+        assert_eq!(found.action, ChangeKind::Inject);
         assert!(found.diff.contains("asya-sidecar"), "{}", found.diff);
         assert!(!found.diff.contains("asya-pro"), "{}", found.diff);
         assert_eq!(
             Change::of_pod("Pod", &before, &before).action,
-            Action::Unchanged
+            ChangeKind::Unchanged
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Dry runs of what the operator would write, and their answers.
 
+use asya_shared::key::Key;
 use asya_shared::probe;
 use asya_shared::resolve::{GroupKind, controller_of};
 use asya_shared::scaling::{KEDA_GROUP, TriggerError};
@@ -8,7 +9,7 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::admission::Verdict;
+use super::admission::AdmissionVerdict;
 use super::change::Change;
 use super::decide::Preview;
 use super::online::Online;
@@ -24,7 +25,7 @@ impl Online<'_> {
     ) {
         let objects = match objects {
             Ok(objects) => objects,
-            // The broker tells the URL once the queue exists.
+            // The broker reports the URL once the queue exists.
             Err(why) => return preview.notes.push(why.to_string()),
         };
         if objects.is_empty() {
@@ -67,11 +68,11 @@ impl Online<'_> {
             preview.problem("NotOwned", &object, &problem);
             return None;
         }
-        let key = (self.namespace, &*name);
+        let key = Key::new(self.namespace, &name);
         let after = match &existing {
             Some(_) => {
                 self.cluster
-                    .dry_run_apply(&api, key, applied, child.manager)
+                    .dry_run_apply(&api, &key, applied, child.manager)
                     .await
             }
             None => {
@@ -80,7 +81,7 @@ impl Online<'_> {
                     .await
             }
         };
-        preview.admission(&object, Verdict::of(&after));
+        preview.admission(&object, AdmissionVerdict::of(&after));
         let shown = match (&existing, &after) {
             (None, _) => Some(&child.created),
             (Some(_), Ok(after)) => Some(after),
@@ -94,15 +95,15 @@ impl Online<'_> {
         after.ok()
     }
 
-    /// Dry-runs a pod as the operator's probe does, and adds the answer. Its controller is one of whose pods no actor
-    /// binds any, so that the webhook leaves it as it is.
+    /// Dry-runs a pod as the operator's probe does, and adds the answer. Its owner reference names a controller that no
+    /// actor binds, so that the webhook leaves it unchanged.
     pub(super) async fn admit_pod(
         &self,
         preview: &mut Preview,
         object: &str,
         pod: Value,
         complete: bool,
-    ) -> Verdict {
+    ) -> AdmissionVerdict {
         let mut pod = pod;
         pod["metadata"]["ownerReferences"] = json!([unbound_owner()]);
         let kind = resource::<Pod>();
@@ -110,7 +111,7 @@ impl Online<'_> {
             .cluster
             .dry_run_create(&kind, self.namespace, &pod)
             .await;
-        let mut verdict = Verdict::of(&first);
+        let mut verdict = AdmissionVerdict::of(&first);
         if verdict.needs_second(complete)
             && let Ok(pod) = serde_json::from_value::<Pod>(pod)
         {
@@ -119,7 +120,7 @@ impl Online<'_> {
                 .cluster
                 .dry_run_create(&kind, self.namespace, &smaller)
                 .await;
-            verdict = verdict.after(Verdict::of(&second));
+            verdict = verdict.after(AdmissionVerdict::of(&second));
         }
         preview.admission(object, verdict.clone());
         verdict

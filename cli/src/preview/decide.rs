@@ -3,13 +3,13 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admission::{Admission, RejectedBy, Verdict};
-use super::change::{Action, Change, normalized};
+use super::admission::{Admission, AdmissionVerdict, RejectedBy};
+use super::change::{Change, ChangeKind, normalized};
 use super::cost::Cost;
 use super::restart::Restart;
 use crate::answer::Answer;
 use crate::catalogue;
-use crate::lint::{Finding, Linted, Severity};
+use crate::lint::{LintFinding, Linted, Severity};
 
 /// The effects of applying an actor.
 #[derive(Clone, Debug, Serialize)]
@@ -17,11 +17,11 @@ use crate::lint::{Finding, Linted, Severity};
 pub struct Preview {
     /// `namespace/name`
     pub actor: String,
-    pub write: Write,
+    pub write: ActorWrite,
     /// Findings of the validation rules, without the API server.
-    pub validation: Vec<Finding>,
+    pub validation: Vec<LintFinding>,
     /// The API server's answer to the dry run of the actor.
-    pub server: Verdict,
+    pub server: AdmissionVerdict,
     pub changes: Vec<Change>,
     pub restart: Option<Restart>,
     pub cost: Option<Cost>,
@@ -39,7 +39,7 @@ pub struct Preview {
 /// The change to the actor itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Write {
+pub enum ActorWrite {
     Create,
     Update,
     Unchanged,
@@ -61,7 +61,7 @@ pub struct Problem {
     pub page: &'static str,
 }
 
-impl Write {
+impl ActorWrite {
     pub fn of(existing: Option<&Value>, stored: &Value) -> Self {
         match existing {
             None => Self::Create,
@@ -80,8 +80,8 @@ impl Preview {
         Self {
             validation: validation.cloned().collect(),
             actor,
-            write: Write::None,
-            server: Verdict::Unknown {
+            write: ActorWrite::None,
+            server: AdmissionVerdict::Unknown {
                 message: "the API server was not asked".to_owned(),
             },
             changes: Vec::new(),
@@ -112,7 +112,7 @@ impl Preview {
         });
     }
 
-    /// Adds what could not be told.
+    /// Adds what could not be determined.
     pub fn incomplete(&mut self, why: &str) {
         self.unknown.push(why.to_owned());
     }
@@ -131,7 +131,7 @@ impl Preview {
     }
 
     /// Adds the answer to the dry run of an object.
-    pub fn admission(&mut self, object: &str, verdict: Verdict) {
+    pub fn admission(&mut self, object: &str, verdict: AdmissionVerdict) {
         if let Some((by, message)) = verdict.rejection() {
             let message = message.to_owned();
             self.problem(by.entry(), object, &message);
@@ -148,9 +148,11 @@ impl Preview {
             .any(|it| it.severity == Severity::Error)
     }
 
-    /// Whether nothing at all would happen.
+    /// Whether nothing would change.
     pub fn changes_nothing(&self) -> bool {
-        self.changes.iter().all(|it| it.action == Action::Unchanged)
+        self.changes
+            .iter()
+            .all(|it| it.action == ChangeKind::Unchanged)
     }
 
     pub fn answer(&self) -> Answer {

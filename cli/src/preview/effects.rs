@@ -1,6 +1,6 @@
 //! Effects of an actor once it is stored: on its queue, its objects and its target's pods.
 
-use asya_shared::api::{AsyncActorStatus, ModeSpec, Workload as Template};
+use asya_shared::api::{AsyncActorStatus, ModeSpec, Workload};
 use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation};
 use asya_shared::resolve::{ObjectRef, Selector};
 use asya_shared::roll::{UpdateStrategy, gpus};
@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::change::{Action, Change};
+use super::change::{Change, ChangeKind};
 use super::children::api;
 use super::decide::Preview;
 use super::gather::{NamespaceState, namespace_state, runtime_hash};
 use super::online::Online;
-use super::restart::{PodState, Workload, of_template};
-use super::standalone::{self, Subject};
+use super::restart::{PodState, RestartedWorkload, of_template};
+use super::standalone::{self, PreviewedActor};
 use super::{cost, queue};
 use crate::cluster::{is_ready, resource};
 
@@ -40,7 +40,7 @@ impl Online<'_> {
             .unwrap_or_default();
         let names = transport.names_of(self.namespace, self.name);
         let metadata = &self.stored["metadata"];
-        let subject = Subject {
+        let subject = PreviewedActor {
             namespace: self.namespace,
             name: self.name,
             uid: metadata["uid"].as_str().unwrap_or_default(),
@@ -53,11 +53,13 @@ impl Online<'_> {
         };
         let queues = queue::changes(&names, transport, previous.queue.as_ref());
         preview.changes.extend(queues);
-        let key = (self.namespace, self.name);
-        let around = namespace_state(self.cluster, key, &mut preview.notes).await;
+        let notes = &mut preview.notes;
+        let around = namespace_state(self.cluster, self.namespace, self.name, notes).await;
         if around.script.is_none() {
             let object = format!("ConfigMap/{RUNTIME_CONFIG_MAP}");
-            preview.changes.push(Change::bare(object, Action::Create));
+            preview
+                .changes
+                .push(Change::bare(object, ChangeKind::Create));
         }
         match spec.mode() {
             Ok(ModeSpec::Standalone(workload)) => {
@@ -74,9 +76,9 @@ impl Online<'_> {
     async fn add_workload(
         &self,
         preview: &mut Preview,
-        subject: &Subject<'_>,
+        subject: &PreviewedActor<'_>,
         around: &NamespaceState,
-        workload: &Template,
+        workload: &Workload,
     ) {
         let kind = workload.effective_kind().name();
         let existing = self.get(&api("apps/v1", kind), self.name, preview).await;
@@ -95,7 +97,7 @@ impl Online<'_> {
             (Some(existing), Some(applied)) => {
                 let pods = self.pods_of_workload(existing, preview).await;
                 let object = ObjectRef::of(existing).unwrap_or_default();
-                let workload = Workload {
+                let workload = RestartedWorkload {
                     strategy: UpdateStrategy::of(&object, existing),
                     object,
                 };

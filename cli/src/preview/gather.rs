@@ -29,7 +29,8 @@ pub struct NamespaceState {
 /// Reads the namespace; what cannot be read counts as absent, and is noted.
 pub async fn namespace_state(
     cluster: &Cluster,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     notes: &mut Vec<String>,
 ) -> NamespaceState {
     let within = Some(namespace);

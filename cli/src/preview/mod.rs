@@ -18,16 +18,17 @@ mod secrets;
 mod standalone;
 
 use asya_shared::api::AsyncActor;
+use asya_shared::key::Key;
 use serde_json::{Value, json};
 
-use self::admission::Verdict;
-use self::decide::{Preview, Write};
+use self::admission::AdmissionVerdict;
+use self::decide::{ActorWrite, Preview};
 use self::online::Online;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::PreviewArgs;
 use crate::cluster::{ApiFailure, Cluster, Connection, resource};
 use crate::installation::Installation;
-use crate::lint::{self, Rules};
+use crate::lint::{self, Linted, Rules};
 use crate::manifests::{Manifest, Manifests};
 use crate::{manifests, output, values};
 
@@ -41,7 +42,7 @@ const ATTEMPTS: u32 = 5;
 /// Objects that are named when they are ignored.
 const MOST_NAMES: usize = 3;
 
-/// Previews the actors of these files. Exit code 1: they would not work; 2: it cannot be told.
+/// Previews the actors of these files. Exit code 1: they would not work; 2: unknown.
 ///
 /// # Errors
 /// If a path or the values cannot be read, or there is no `AsyncActor`.
@@ -64,19 +65,11 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
     } else {
         None
     };
-    let installation = match (given, &cluster) {
-        (Some(given), _) => Some(given),
-        (None, Some(cluster)) => Installation::read(cluster)
-            .await
-            .map_err(|failure| {
-                notes.push(format!("the operator's settings are unknown: {failure}"));
-            })
-            .ok(),
-        (None, None) => None,
+    let installation = match &cluster {
+        Some(cluster) => Installation::given_or_read(given, cluster, &mut notes).await,
+        None => given,
     };
-    let namespace = cluster.as_ref().map(|it| it.namespace.clone());
-    let namespace = namespace.or(connection.namespace().map(str::to_owned));
-    let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let namespace = default_namespace(connection, cluster.as_ref());
     let linted = lint::lint(
         &found,
         &Rules {
@@ -101,28 +94,34 @@ pub async fn run(connection: &Connection, args: &PreviewArgs) -> Result<Report, 
         }
         previews.push(preview);
     }
-    let unreadable = linted.findings.iter().any(|it| it.actor.is_empty());
-    for finding in linted.findings.iter().filter(|it| it.actor.is_empty()) {
-        notes.push(format!(
-            "{}:{}: {}",
-            finding.file, finding.line, finding.problem
-        ));
-    }
     let width = output::terminal_width();
     let format = args.output.output;
     let text = format.write(&previews, || render::text(&previews, width))?;
-    let answers = previews.iter().map(Preview::answer);
-    let worst = answers.max_by_key(|it| (*it == Answer::Findings, *it));
-    let answer = match worst {
-        _ if unreadable => Answer::Findings,
-        Some(answer) => answer,
-        None => Answer::Fine,
-    };
+    let unreadable = linted.findings.iter().filter(|it| it.actor.is_empty());
+    notes.extend(unreadable.map(|it| format!("{}:{}: {}", it.file, it.line, it.problem)));
+    let answer = answer(&previews, &linted);
     for preview in &mut previews {
         notes.append(&mut preview.notes);
     }
     notes.dedup();
     Ok(Report::new(text, answer).with_notes(notes))
+}
+
+/// The namespace of actors that name none.
+fn default_namespace(connection: &Connection, cluster: Option<&Cluster>) -> String {
+    let of_cluster = cluster.map(|it| &*it.namespace);
+    let chosen = of_cluster.or(connection.namespace());
+    chosen.unwrap_or(DEFAULT_NAMESPACE).to_owned()
+}
+
+/// Findings outweigh what is unknown, and a document that cannot be read is one.
+fn answer(previews: &[Preview], linted: &Linted) -> Answer {
+    if linted.findings.iter().any(|it| it.actor.is_empty()) {
+        return Answer::Findings;
+    }
+    let answers = previews.iter().map(Preview::answer);
+    let worst = answers.max_by_key(|it| (*it == Answer::Findings, *it));
+    worst.unwrap_or(Answer::Fine)
 }
 
 /// What these files hold besides actors: a target, for example, must be in the cluster already.
@@ -177,11 +176,11 @@ async fn online(
     preview: &mut Preview,
 ) {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-    let (namespace, name) = (text("namespace"), text("name"));
-    let dry_run = match ActorDryRun::of(cluster, (namespace, name), object).await {
+    let key = Key::new(text("namespace"), text("name"));
+    let dry_run = match ActorDryRun::of(cluster, &key, object).await {
         Ok(dry_run) => dry_run,
         Err(failure) => {
-            preview.server = Verdict::Unknown {
+            preview.server = AdmissionVerdict::Unknown {
                 message: failure.text,
             };
             return;
@@ -192,17 +191,17 @@ async fn online(
         wanted,
         answer,
     } = dry_run;
-    preview.server = Verdict::of(&answer);
+    preview.server = AdmissionVerdict::of(&answer);
     preview.reject_actor();
     let mut stored = match (answer, &preview.server) {
         (Ok(stored), _) => stored,
-        (Err(_), Verdict::Rejected { .. }) => return,
+        (Err(_), AdmissionVerdict::Rejected { .. }) => return,
         (Err(_), _) => wanted,
     };
     if existing.is_none() {
         stored["metadata"]["uid"] = json!(NO_UID);
     }
-    preview.write = Write::of(existing.as_ref(), &stored);
+    preview.write = ActorWrite::of(existing.as_ref(), &stored);
     preview.changes.push(change::Change::of(
         preview.object(),
         existing.as_ref(),
@@ -215,8 +214,8 @@ async fn online(
     let online = Online {
         cluster,
         installation,
-        namespace,
-        name,
+        namespace: &key.namespace,
+        name: &key.name,
         existing: existing.as_ref(),
         stored: &stored,
     };
@@ -234,11 +233,8 @@ struct ActorDryRun {
 impl ActorDryRun {
     /// Creates or replaces the actor as a dry run. If someone writes the actor meanwhile, as the operator does with its
     /// status, the dry run starts again from what is stored then, up to [`ATTEMPTS`] times in all.
-    async fn of(
-        cluster: &Cluster,
-        (namespace, name): (&str, &str),
-        object: &Value,
-    ) -> Result<Self, ApiFailure> {
+    async fn of(cluster: &Cluster, key: &Key, object: &Value) -> Result<Self, ApiFailure> {
+        let Key { namespace, name } = key;
         let kind = resource::<AsyncActor>();
         let mut attempt = 1;
         loop {
@@ -250,8 +246,7 @@ impl ActorDryRun {
                 }
                 Some(existing) => {
                     let wanted = replacing(existing, object);
-                    let place = (namespace, name);
-                    let answer = cluster.dry_run_replace(&kind, place, &wanted).await;
+                    let answer = cluster.dry_run_replace(&kind, key, &wanted).await;
                     (wanted, answer)
                 }
             };
@@ -340,10 +335,10 @@ mod tests {
             (ATTEMPTS - 1, true),
             (ATTEMPTS, false),
         ] {
-            let dry_run = ActorDryRun::of(&busy(writes), ("n", "a"), &object).await;
-            let answer = dry_run.map(|it| Verdict::of(&it.answer));
+            let dry_run = ActorDryRun::of(&busy(writes), &Key::new("n", "a"), &object).await;
+            let answer = dry_run.map(|it| AdmissionVerdict::of(&it.answer));
             assert_eq!(
-                answer == Ok(Verdict::Admitted),
+                answer == Ok(AdmissionVerdict::Admitted),
                 admitted,
                 "{writes} writes: {answer:?}"
             );

@@ -3,7 +3,7 @@
 use asya_shared::api::QueueStatus;
 use asya_shared::config::{QueueNames, Transport};
 
-use super::change::{Action, Change};
+use super::change::{Change, ChangeKind};
 
 /// The queues of an actor on this transport, compared with the one that its status names.
 pub fn changes(
@@ -20,9 +20,9 @@ pub fn changes(
         " (by you: autoCreate is off)"
     };
     let action = if is_same {
-        Action::Unchanged
+        ChangeKind::Unchanged
     } else {
-        Action::Create
+        ChangeKind::Create
     };
     let mut changes = vec![Change::bare(
         format!("queue {queue} on {on}{of_user}"),
@@ -39,7 +39,7 @@ pub fn changes(
     }
     if let Some(replaced) = before.filter(|_| !is_same) {
         let object = format!("queue {} on {}", replaced.name, replaced.transport);
-        changes.push(Change::bare(object, Action::Retire));
+        changes.push(Change::bare(object, ChangeKind::Retire));
     }
     changes
 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::admission::Verdict;
-use super::change::{Action, Change};
+use super::admission::AdmissionVerdict;
+use super::change::{Change, ChangeKind};
 use super::cost::Cost;
-use super::decide::{Preview, Problem, Write};
+use super::decide::{ActorWrite, Preview, Problem};
 use super::restart::Restart;
-use crate::lint::{Finding, Severity};
+use crate::lint::{LintFinding, Severity};
 use crate::output::{Paint, Table, continued, paint, wrapped};
 
 /// Names of pods that a line lists.
@@ -74,13 +74,13 @@ fn heading(preview: &Preview, width: Option<usize>) -> String {
     let actor = paint(&format!("AsyncActor {}", preview.actor), Paint::Heading);
     let (word, colour, message) = verdict(&preview.server);
     let outcome = match (preview.write, preview.server.is_unknown()) {
-        (_, true) | (Write::None, _) => String::new(),
-        (Write::Create, _) => " would be created".to_owned(),
-        (Write::Update, _) => " would be changed".to_owned(),
-        (Write::Unchanged, _) if preview.changes_nothing() => {
+        (_, true) | (ActorWrite::None, _) => String::new(),
+        (ActorWrite::Create, _) => " would be created".to_owned(),
+        (ActorWrite::Update, _) => " would be changed".to_owned(),
+        (ActorWrite::Unchanged, _) if preview.changes_nothing() => {
             " and all that follows from it stay as they are".to_owned()
         }
-        (Write::Unchanged, _) => " stays as it is".to_owned(),
+        (ActorWrite::Unchanged, _) => " stays as it is".to_owned(),
     };
     let colon = if message.is_empty() { "" } else { ": " };
     let word = paint(word, colour);
@@ -94,7 +94,7 @@ fn heading(preview: &Preview, width: Option<usize>) -> String {
     text
 }
 
-fn validation(text: &mut String, finding: &Finding, width: Option<usize>) {
+fn validation(text: &mut String, finding: &LintFinding, width: Option<usize>) {
     let colour = match finding.severity {
         Severity::Error => Paint::Bad,
         Severity::Warning => Paint::Warning,
@@ -116,10 +116,10 @@ fn changes(changes: &[Change]) -> Table {
     let mut table = Table::new(&["CHANGE", "OBJECT"]);
     for change in changes {
         let colour = match change.action {
-            Action::Create => Paint::Good,
-            Action::Change | Action::Inject => Paint::Warning,
-            Action::Retire => Paint::Bad,
-            Action::Unchanged => Paint::Faint,
+            ChangeKind::Create => Paint::Good,
+            ChangeKind::Change | ChangeKind::Inject => Paint::Warning,
+            ChangeKind::Retire => Paint::Bad,
+            ChangeKind::Unchanged => Paint::Faint,
         };
         table.painted([
             (change.action.as_str().to_owned(), colour),
@@ -216,16 +216,16 @@ fn cost(details: &mut Table, cost: &Cost) {
     details.row(["costs".to_owned(), pods + &gpus]);
 }
 
-fn verdict(verdict: &Verdict) -> (&'static str, Paint, String) {
+fn verdict(verdict: &AdmissionVerdict) -> (&'static str, Paint, String) {
     match verdict {
-        Verdict::Admitted => ("admitted", Paint::Good, String::new()),
-        Verdict::AdmittedAsReplacement { message } => (
+        AdmissionVerdict::Admitted => ("admitted", Paint::Good, String::new()),
+        AdmissionVerdict::AdmittedAsReplacement { message } => (
             "admitted",
             Paint::Good,
             format!("in place of a pod that frees its share of the quota; beside it: {message}"),
         ),
-        Verdict::Rejected { message, .. } => ("REJECTED", Paint::Bad, message.clone()),
-        Verdict::Unknown { message } => ("unknown", Paint::Warning, message.clone()),
+        AdmissionVerdict::Rejected { message, .. } => ("REJECTED", Paint::Bad, message.clone()),
+        AdmissionVerdict::Unknown { message } => ("unknown", Paint::Warning, message.clone()),
     }
 }
 

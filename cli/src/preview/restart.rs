@@ -1,4 +1,4 @@
-//! Which pods would be replaced, by whom, and in which order.
+//! Which pods would be replaced, by which controller, and in which order.
 
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
@@ -65,7 +65,7 @@ pub struct PodState {
 
 /// A workload whose pods may be replaced.
 #[derive(Clone, Debug)]
-pub struct Workload {
+pub struct RestartedWorkload {
     pub object: ObjectRef,
     pub strategy: UpdateStrategy,
 }
@@ -76,7 +76,7 @@ pub struct RestartInputs<'a> {
     pub roll: &'a RolloutMethod,
     pub rollout: BindingRollout,
     pub roll_now: bool,
-    pub workloads: &'a [Workload],
+    pub workloads: &'a [RestartedWorkload],
     /// The target's pods that are not terminating.
     pub pods: &'a [PodState],
     /// A `PodDisruptionBudget` that allows no disruption of these pods.
@@ -125,7 +125,7 @@ pub fn of_binding(inputs: &RestartInputs<'_>) -> Restart {
 }
 
 /// The restart of a workload whose pod template changes, by its own update strategy.
-pub fn of_template(workload: &Workload, pods: &[PodState]) -> Restart {
+pub fn of_template(workload: &RestartedWorkload, pods: &[PodState]) -> Restart {
     let mut restart = rollout(std::slice::from_ref(workload), pods);
     let UpdateStrategy {
         paused, rolling, ..
@@ -213,57 +213,56 @@ fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
     }
 }
 
+/// In which order the workloads' own controllers replace all pods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RolloutOrder {
+    /// All are deleted before new ones are created.
+    Recreate,
+    /// One at a time, highest ordinal first.
+    ByOrdinal,
+    /// As the controllers choose.
+    Unordered,
+}
+
+impl RolloutOrder {
+    fn of(workloads: &[RestartedWorkload]) -> Self {
+        match workloads {
+            all if all.iter().any(is_recreated) => Self::Recreate,
+            [one] if one.strategy.deletes_pod_first => Self::ByOrdinal,
+            _ => Self::Unordered,
+        }
+    }
+
+    fn rule(self) -> Option<&'static str> {
+        match self {
+            Self::Recreate => Some("all together"),
+            Self::ByOrdinal => None,
+            Self::Unordered => Some(
+                "not fixed: old pods that are not ready first, the others as their ReplicaSet chooses",
+            ),
+        }
+    }
+}
+
 /// A rollout by the workloads' own controllers replaces all pods.
-fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
+fn rollout(workloads: &[RestartedWorkload], pods: &[PodState]) -> Restart {
     let sum = |part: fn(&UpdateStrategy) -> i32| {
         let parts = workloads.iter().map(|it| part(&it.strategy));
         parts.fold(0, i32::saturating_add)
     };
-    let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-    let recreates = workloads.iter().any(is_recreated);
-    let ordered = workloads.iter().all(|it| it.strategy.deletes_pod_first) && workloads.len() == 1;
-    let (surge, unavailable) = if recreates {
-        (0, all)
-    } else {
-        (sum(|it| it.max_surge), sum(|it| it.max_unavailable))
+    let rollout_order = RolloutOrder::of(workloads);
+    let (surge, unavailable) = match rollout_order {
+        RolloutOrder::Recreate => (0, i32::try_from(pods.len()).unwrap_or(i32::MAX)),
+        RolloutOrder::ByOrdinal | RolloutOrder::Unordered => {
+            (sum(|it| it.max_surge), sum(|it| it.max_unavailable))
+        }
     };
-    let mut order: Vec<String> = Vec::new();
-    if ordered {
-        order = pods.iter().map(|it| it.name.clone()).collect();
+    let names: Vec<String> = pods.iter().map(|it| it.name.clone()).collect();
+    let mut order = Vec::new();
+    if rollout_order == RolloutOrder::ByOrdinal {
+        order.clone_from(&names);
         order.sort_by_key(|name| std::cmp::Reverse(ordinal(name)));
     }
-    let names: Vec<String> = workloads.iter().map(|it| it.object.to_string()).collect();
-    let names = names.join(", ");
-    let text = if recreates {
-        format!(
-            "{names} deletes all of its pods together, and then creates new ones (strategy Recreate)"
-        )
-    } else if ordered {
-        format!(
-            "{names} replaces one pod at a time, highest ordinal first, each after the previous one is ready"
-        )
-    } else {
-        let extra = match surge {
-            0 => "no extra pod".to_owned(),
-            1 => "up to 1 extra pod".to_owned(),
-            _ => format!("up to {surge} extra pods"),
-        };
-        let fewer = match unavailable {
-            0 => "none unavailable".to_owned(),
-            _ => format!("up to {unavailable} unavailable"),
-        };
-        format!("{names} replaces its pods in a rolling update: {extra}, {fewer}")
-    };
-    let order_rule = if recreates {
-        Some("all together".to_owned())
-    } else if ordered {
-        None
-    } else {
-        Some(
-            "not fixed: old pods that are not ready first, the others as their ReplicaSet chooses"
-                .to_owned(),
-        )
-    };
     Restart {
         by: if workloads.is_empty() {
             ReplacedBy::Owner
@@ -274,15 +273,45 @@ fn rollout(workloads: &[Workload], pods: &[PodState]) -> Restart {
         total: pods.len(),
         surge,
         unavailable,
-        names: pods.iter().map(|it| it.name.clone()).collect(),
+        names,
         order,
-        order_rule,
-        text,
+        order_rule: rollout_order.rule().map(str::to_owned),
+        text: rollout_text(workloads, rollout_order, surge, unavailable),
         waits: Vec::new(),
     }
 }
 
-fn is_recreated(workload: &Workload) -> bool {
+fn rollout_text(
+    workloads: &[RestartedWorkload],
+    order: RolloutOrder,
+    surge: i32,
+    unavailable: i32,
+) -> String {
+    let names: Vec<String> = workloads.iter().map(|it| it.object.to_string()).collect();
+    let names = names.join(", ");
+    match order {
+        RolloutOrder::Recreate => format!(
+            "{names} deletes all of its pods together, and then creates new ones (strategy Recreate)"
+        ),
+        RolloutOrder::ByOrdinal => format!(
+            "{names} replaces one pod at a time, highest ordinal first, each after the previous one is ready"
+        ),
+        RolloutOrder::Unordered => {
+            let extra = match surge {
+                0 => "no extra pod".to_owned(),
+                1 => "up to 1 extra pod".to_owned(),
+                _ => format!("up to {surge} extra pods"),
+            };
+            let fewer = match unavailable {
+                0 => "none unavailable".to_owned(),
+                _ => format!("up to {unavailable} unavailable"),
+            };
+            format!("{names} replaces its pods in a rolling update: {extra}, {fewer}")
+        }
+    }
+}
+
+fn is_recreated(workload: &RestartedWorkload) -> bool {
     workload.object.group_kind().kind == "Deployment" && workload.strategy.needs_eviction
 }
 

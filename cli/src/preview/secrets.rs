@@ -6,13 +6,17 @@ use serde_json::Value;
 
 use super::decide::Preview;
 use super::online::Online;
-use super::standalone::Subject;
+use super::standalone::PreviewedActor;
 use crate::cluster::{ApiFailure, resource};
 
 impl Online<'_> {
     /// Adds the Secrets that the target's namespace lacks: the binding waits for them. One that may not be read counts
     /// as present, as it does for the operator.
-    pub(super) async fn add_missing_secrets(&self, preview: &mut Preview, subject: &Subject<'_>) {
+    pub(super) async fn add_missing_secrets(
+        &self,
+        preview: &mut Preview,
+        subject: &PreviewedActor<'_>,
+    ) {
         for reference in required_secrets(&subject.transport.broker().sidecar_env()) {
             let (kind, within) = (resource::<Secret>(), Some(self.namespace));
             let found = self.cluster.get(&kind, within, &reference.name).await;

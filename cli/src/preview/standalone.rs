@@ -12,7 +12,7 @@ use crate::installation::Installation;
 
 /// An actor that is previewed, and where its queue is.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct PreviewedActor<'a> {
     pub namespace: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
@@ -65,12 +65,12 @@ impl Child {
 
 /// The workload of an actor, with this hash of the runtime script.
 pub fn own_workload(
-    subject: &Subject<'_>,
+    subject: &PreviewedActor<'_>,
     template: &Workload,
     scaled: bool,
     runtime_hash: &str,
 ) -> OwnWorkload {
-    let Subject {
+    let PreviewedActor {
         namespace,
         name,
         uid,
@@ -110,7 +110,10 @@ pub fn own_workload(
 ///
 /// # Errors
 /// If a value that KEDA needs is not known yet.
-pub fn scaling(subject: &Subject<'_>, target: ScaleTarget<'_>) -> Result<Vec<Child>, TriggerError> {
+pub fn scaling(
+    subject: &PreviewedActor<'_>,
+    target: ScaleTarget<'_>,
+) -> Result<Vec<Child>, TriggerError> {
     let Some(scaling) = subject.spec.effective_scaling() else {
         return Ok(Vec::new());
     };
@@ -155,8 +158,8 @@ pub fn pod(own: &OwnWorkload) -> Option<Value> {
     Some(pod)
 }
 
-/// A controller of whose pods no actor binds any: the webhook leaves a pod alone that is sent as it would be after the
-/// change.
+/// An owner reference to a controller that no actor binds: the webhook leaves its pods unchanged, so a pod can be sent
+/// as it would be after injection.
 pub fn unbound_owner() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "asya-preview",

@@ -21,7 +21,7 @@ const DEFAULT_USER: &str = "guest";
 const UNKNOWN_LIMIT: u64 = 1;
 /// The limit of a quorum queue of RabbitMQ 4.0 and later that has no other.
 const DEFAULT_LIMIT: u64 = 20;
-/// The reason of an actor whose queue is another one's (QUE-3).
+/// The reason of an actor whose queue belongs to another actor (QUE-3).
 const CONFLICT: &str = "QueueConflict";
 
 /// Names of an actor's queues, and of those where its messages end.
@@ -44,9 +44,9 @@ pub struct DeadLetters {
     pub shared: bool,
 }
 
-/// A broker, and who logs in.
+/// Address and credentials of a broker.
 #[derive(Clone, Debug)]
-pub enum Server {
+pub enum BrokerEndpoint {
     RabbitMq {
         host: String,
         port: u16,
@@ -62,7 +62,7 @@ pub enum Server {
 #[derive(Clone, Debug)]
 pub struct Access {
     pub names: Names,
-    pub server: Server,
+    pub server: BrokerEndpoint,
     /// How many deliveries the queue allows, where that is configured.
     pub limit: Option<u64>,
     pub notes: Vec<String>,
@@ -134,7 +134,7 @@ fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
     }
 }
 
-/// An actor whose queue name another one has taken would lead to the other's messages.
+/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages.
 fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     let status = status_of(actor);
     let ready = condition(&status, "TransportReady");
@@ -151,7 +151,10 @@ fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If the user lacks permission to read its credentials.
-pub async fn server(secrets: &Secrets<'_>, transport: &Transport) -> Result<Server, Failure> {
+pub async fn server(
+    secrets: &Secrets<'_>,
+    transport: &Transport,
+) -> Result<BrokerEndpoint, Failure> {
     let args = BrokerArgs::default();
     match &transport.kind {
         TransportKind::Rabbitmq(config) => rabbitmq(secrets, Some(config), &args).await,
@@ -247,7 +250,7 @@ async fn rabbitmq(
     secrets: &Secrets<'_>,
     config: Option<&RabbitmqConfig>,
     args: &BrokerArgs,
-) -> Result<Server, Failure> {
+) -> Result<BrokerEndpoint, Failure> {
     let configured_tls = config.is_some_and(|it| it.tls);
     let (host, port, tls) = match (&args.address, config) {
         (Some(Address::Amqp { tls, host, port }), _) => {
@@ -281,7 +284,7 @@ async fn rabbitmq(
     let user = user.or_else(|| config.map(|it| it.username.clone()));
     let vhost = args.vhost.clone();
     let vhost = vhost.or_else(|| config.map(|it| it.vhost.clone()));
-    Ok(Server::RabbitMq {
+    Ok(BrokerEndpoint::RabbitMq {
         host,
         port,
         tls,
@@ -298,7 +301,7 @@ async fn sqs(
     secrets: &Secrets<'_>,
     config: Option<&SqsConfig>,
     args: &BrokerArgs,
-) -> Result<Server, Failure> {
+) -> Result<BrokerEndpoint, Failure> {
     let keys = match (
         args.user.clone(),
         config.and_then(|it| it.credentials.as_ref()),
@@ -319,7 +322,7 @@ async fn sqs(
         Some(Address::Http(url)) => Some(url.clone()),
         _ => config.and_then(|it| it.endpoint.clone()),
     };
-    Ok(Server::Sqs(Account {
+    Ok(BrokerEndpoint::Sqs(Account {
         region: config.and_then(|it| it.region.clone()),
         endpoint,
         keys,

@@ -27,7 +27,7 @@ pub struct Delivery<H> {
 }
 
 /// A broker. If the program ends, the broker gives back what it holds.
-pub trait Broker {
+pub trait QueueClient {
     /// Identifies a delivery.
     type Handle;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
-use super::broker::Broker;
+use super::broker::{Delivery, QueueClient};
 use super::peek::{belongs, put_back};
 use crate::answer::Failure;
 
@@ -31,7 +31,7 @@ pub enum DeadLetterAction {
 ///
 /// # Errors
 /// If the broker fails; the text says how many were moved until then.
-pub async fn redrive<B: Broker>(
+pub async fn redrive<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
@@ -43,118 +43,135 @@ pub async fn redrive<B: Broker>(
     {
         return Ok(Done { done, others: 0 });
     }
-    let waiting = waiting(broker, dlq).await?;
-    process_dead_letters(
-        broker,
-        names,
-        dlq,
-        (waiting, max),
-        DeadLetterAction::Redrive,
-    )
-    .await
+    let waiting = count_waiting(broker, dlq).await?;
+    let action = DeadLetterAction::Redrive;
+    DeadLetterRun::new(broker, names, dlq, max, action)
+        .process(waiting)
+        .await
 }
 
-/// Deletes an actor's dead letters: no more than `count`, to which the user has consented, and which may be fewer than
+/// Deletes an actor's dead letters: at most `count`, to which the user has consented, and which may be fewer than
 /// there are by then.
 ///
 /// # Errors
 /// As [`redrive`].
-pub async fn purge<B: Broker>(
+pub async fn purge<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
     max: Option<u64>,
     count: u64,
 ) -> Result<Done, Failure> {
-    let waiting = waiting(broker, dlq).await?;
+    let waiting = count_waiting(broker, dlq).await?;
     let deletes_all = !dlq.shared && max.is_none() && waiting <= count;
     if deletes_all && let Some(done) = broker.purge(&dlq.queue).await? {
         return Ok(Done { done, others: 0 });
     }
-    let peeked = waiting.min(count);
-    process_dead_letters(broker, names, dlq, (peeked, max), DeadLetterAction::Delete).await
+    let action = DeadLetterAction::Delete;
+    DeadLetterRun::new(broker, names, dlq, max, action)
+        .process(waiting.min(count))
+        .await
 }
 
-async fn waiting<B: Broker>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Failure> {
+async fn count_waiting<B: QueueClient>(broker: &mut B, dlq: &DeadLetters) -> Result<u64, Failure> {
     let size = broker.size(&dlq.queue).await?;
     Ok(size.unwrap_or_default().waiting)
 }
 
-/// Looks at the next `waiting` dead letters, until `max` of them are done.
-async fn process_dead_letters<B: Broker>(
-    broker: &mut B,
-    names: &Names,
-    dlq: &DeadLetters,
-    (waiting, max): (u64, Option<u64>),
+/// Dead letters of an actor that are being processed.
+struct DeadLetterRun<'a, B: QueueClient> {
+    broker: &'a mut B,
+    names: &'a Names,
+    dlq: &'a DeadLetters,
+    /// How many are done at most; `None` for all.
+    max: Option<u64>,
     action: DeadLetterAction,
-) -> Result<Done, Failure> {
-    let mut outcome = Done::default();
-    // Those of others are held until the end: put back before, they would come again.
-    let mut others = Vec::new();
-    let result = process_batches(
-        broker,
-        names,
-        dlq,
-        (waiting, max),
-        action,
-        &mut outcome,
-        &mut others,
-    );
-    let result = result.await;
-    outcome.others = others.len() as u64;
-    let returned = put_back(broker, &dlq.queue, others).await.map(drop);
-    result.and(returned).map(|()| outcome).map_err(|why| {
-        let done = outcome.done;
-        Failure::new(format!(
-            "{why}; done before that: {done}, the others are still in {}",
-            dlq.queue
-        ))
-    })
+    done: u64,
+    /// Messages of others. They are held until the end: put back before, they would come again.
+    others: Vec<Delivery<B::Handle>>,
 }
 
-async fn process_batches<B: Broker>(
-    broker: &mut B,
-    names: &Names,
-    dlq: &DeadLetters,
-    (waiting, max): (u64, Option<u64>),
-    action: DeadLetterAction,
-    outcome: &mut Done,
-    others: &mut Vec<super::broker::Delivery<B::Handle>>,
-) -> Result<(), Failure> {
-    let mut peeked = 0;
-    while peeked < waiting {
-        let wanted = (waiting - peeked).min(max.unwrap_or(u64::MAX) - outcome.done);
-        let wanted = usize::try_from(wanted).unwrap_or(BATCH).min(BATCH);
-        if wanted == 0 {
-            break;
+impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
+    fn new(
+        broker: &'a mut B,
+        names: &'a Names,
+        dlq: &'a DeadLetters,
+        max: Option<u64>,
+        action: DeadLetterAction,
+    ) -> Self {
+        Self {
+            broker,
+            names,
+            dlq,
+            max,
+            action,
+            done: 0,
+            others: Vec::new(),
         }
-        let taken = broker.take(&dlq.queue, wanted).await?;
-        if taken.is_empty() {
-            break;
+    }
+
+    /// Looks at the next `waiting` dead letters, until the maximum is done.
+    async fn process(mut self, waiting: u64) -> Result<Done, Failure> {
+        let result = self.process_batches(waiting).await;
+        let outcome = Done {
+            done: self.done,
+            others: self.others.len() as u64,
+        };
+        let returned = put_back(self.broker, &self.dlq.queue, self.others).await;
+        result
+            .and(returned.map(drop))
+            .map(|()| outcome)
+            .map_err(|why| {
+                Failure::new(format!(
+                    "{why}; done before that: {}, the others are still in {}",
+                    outcome.done, self.dlq.queue
+                ))
+            })
+    }
+
+    async fn process_batches(&mut self, waiting: u64) -> Result<(), Failure> {
+        let mut peeked = 0;
+        while peeked < waiting {
+            let left = self.max.unwrap_or(u64::MAX) - self.done;
+            let wanted = usize::try_from((waiting - peeked).min(left)).unwrap_or(BATCH);
+            if wanted == 0 {
+                break;
+            }
+            let taken = self.broker.take(&self.dlq.queue, wanted.min(BATCH)).await?;
+            if taken.is_empty() {
+                break;
+            }
+            peeked += taken.len() as u64;
+            self.process_batch(taken).await?;
         }
+        Ok(())
+    }
+
+    async fn process_batch(&mut self, taken: Vec<Delivery<B::Handle>>) -> Result<(), Failure> {
         let mut deleted = 0;
         for delivery in taken {
-            peeked += 1;
-            if !belongs(names, dlq, &delivery) {
-                others.push(delivery);
+            if !belongs(self.names, self.dlq, &delivery) {
+                self.others.push(delivery);
                 continue;
             }
-            match action {
+            match self.action {
                 DeadLetterAction::Redrive => {
-                    broker.relocate(&dlq.queue, delivery, &names.queue).await?;
-                    outcome.done += 1;
+                    self.broker
+                        .relocate(&self.dlq.queue, delivery, &self.names.queue)
+                        .await?;
+                    self.done += 1;
                 }
                 DeadLetterAction::Delete => {
-                    broker.remove(&dlq.queue, delivery).await?;
+                    self.broker.remove(&self.dlq.queue, delivery).await?;
                     deleted += 1;
                 }
             }
         }
         if deleted > 0 {
             // The answer shows that the broker has processed the deletions.
-            self::waiting(broker, dlq).await?;
-            outcome.done += deleted;
+            count_waiting(self.broker, self.dlq).await?;
+            self.done += deleted;
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::broker::{Broker, Delivery, Size};
+use super::broker::{Delivery, QueueClient, Size};
 use crate::answer::Failure;
 
 /// A message of a queue.
@@ -19,7 +19,7 @@ pub struct Stored {
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is something that a broker does or not"
+    reason = "each is a capability of a broker"
 )]
 pub struct Memory {
     pub queues: BTreeMap<String, VecDeque<Stored>>,
@@ -31,7 +31,7 @@ pub struct Memory {
     pub reports: Option<usize>,
     /// Whether it moves dead letters itself.
     pub moves: bool,
-    /// Whether it removes all messages that nobody holds at once.
+    /// Whether one call removes all messages that no consumer holds.
     pub purges: bool,
     /// Where a message that is sent arrives, in place of the actor's queue.
     pub delivers_to: Option<String>,
@@ -80,7 +80,7 @@ impl Memory {
     }
 }
 
-impl Broker for Memory {
+impl QueueClient for Memory {
     type Handle = Stored;
 
     async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use access::{Access, DeadLetters, Names};
-use broker::Broker;
+use broker::QueueClient;
 use open::Open;
 use render::{DlqReport, QueuePage};
 use send::{SendOutcome, Wait};
@@ -43,7 +43,7 @@ pub use state::{ActorQueueState, QueueFinding, QueueState, state, states};
 /// Dead letters that are listed unless more are asked for.
 const LISTED: usize = 20;
 
-/// An actor whose broker is reached.
+/// An actor, and the connection to its broker.
 struct Reached {
     actor: Value,
     namespace: String,
@@ -107,7 +107,7 @@ pub fn watched(args: &QueueArgs) -> Vec<Watched> {
     vec![Watched::actor(&args.name)]
 }
 
-async fn page<B: Broker>(
+async fn page<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     actor: String,
@@ -156,7 +156,7 @@ pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Rep
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
 
-async fn act<B: Broker>(
+async fn act<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
@@ -231,7 +231,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     if id.is_empty() {
         return Err(Failure::new("--id must not be empty"));
     }
-    // Before anything is reached: bad input needs no cluster to be told.
+    // Before connecting: bad input is reported without a cluster.
     message::compose(&id, &args.name, &payload)?;
     let Reached { access, open, .. } = reach(connection, &args.name, &args.broker).await?;
     let names = &access.names;

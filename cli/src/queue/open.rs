@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::access::Server;
+use super::access::BrokerEndpoint;
 use super::forward::{Forward, forward};
 use super::rabbitmq::RabbitMq;
 use super::sqs::{Account, Sqs};
@@ -24,7 +24,7 @@ pub enum Open {
     Sqs(Sqs, Option<Forward>),
 }
 
-/// Whose certificates are accepted.
+/// The CAs whose certificates are accepted.
 #[derive(Clone, Copy)]
 enum Trust<'a> {
     /// The system's CAs.
@@ -40,12 +40,12 @@ enum Trust<'a> {
 /// If it cannot be reached, or refuses.
 pub async fn open(
     cluster: &Arc<Cluster>,
-    server: &Server,
+    server: &BrokerEndpoint,
     limit: Option<u64>,
     timeout: Duration,
 ) -> Result<Open, Failure> {
     match server {
-        Server::RabbitMq {
+        BrokerEndpoint::RabbitMq {
             host,
             port,
             tls,
@@ -62,7 +62,7 @@ pub async fn open(
             let broker = RabbitMq::open(stream, credentials, limit, timeout).await?;
             Ok(Open::RabbitMq(broker, attempt.forward))
         }
-        Server::Sqs(account) => {
+        BrokerEndpoint::Sqs(account) => {
             let mut account = account.clone();
             let forwarded = forwarded_endpoint(cluster, &mut account).await?;
             let broker = Sqs::open(&account, limit, timeout).await;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{DeadLetters, Names};
-use super::broker::{Broker, Delivery};
+use super::broker::{Delivery, QueueClient};
 use super::message::{Envelope, payload};
 use crate::answer::Failure;
 use crate::output::Format;
@@ -109,7 +109,7 @@ impl Peek {
 ///
 /// # Errors
 /// If the broker fails; it then puts back what was taken.
-pub async fn peek<B: Broker>(
+pub async fn peek<B: QueueClient>(
     broker: &mut B,
     queue: &str,
     count: usize,
@@ -126,7 +126,7 @@ pub async fn peek<B: Broker>(
 ///
 /// # Errors
 /// If the broker fails.
-pub async fn put_back<B: Broker>(
+pub async fn put_back<B: QueueClient>(
     broker: &mut B,
     queue: &str,
     taken: Vec<Delivery<B::Handle>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_amqp::{Connection, Event, Login, OpenError, Properties, Purpose, Stream};
 use bytes::Bytes;
 
-use super::broker::{Broker, Delivery, Size};
+use super::broker::{Delivery, QueueClient, Size};
 use crate::answer::Failure;
 
 /// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
@@ -131,7 +131,7 @@ impl RabbitMq {
     }
 }
 
-impl Broker for RabbitMq {
+impl QueueClient for RabbitMq {
     type Handle = Tag;
 
     async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {
@@ -287,7 +287,7 @@ mod tests {
         (broker.unwrap(), far)
     }
 
-    /// A broker blocks a connection only after it has taken the message that comes first.
+    /// A broker blocks a connection only after it has accepted a first message.
     #[tokio::test]
     async fn message_that_a_blocked_broker_confirms_is_sent() {
         let confirmed = frame(1, (60, 80), &[0, 0, 0, 0, 0, 0, 0, 1, 0]);

@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Whoever may send a message must not command the terminal of whoever looks at it.
+    /// The sender of a message must not be able to control the reader's terminal.
     #[test]
     fn control_characters_of_messages_do_not_reach_the_terminal() {
         let body = r#"{"id":"a\u001b[2J\nb","route":{"actors":["x\u009b1m"],"current":0},"payload":{"error":"e\r\u0007"}}"#;

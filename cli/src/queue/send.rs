@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::access::Names;
-use super::broker::Broker;
+use super::broker::QueueClient;
 use super::message::Envelope;
 use super::peek::{MessageRow, put_back};
 use crate::answer::{Answer, Failure};
@@ -74,7 +74,7 @@ pub struct Wait {
 ///
 /// # Errors
 /// If the actor's queue does not exist, or the broker fails before it has stored the message.
-pub async fn send<B: Broker>(
+pub async fn send<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     id: &str,
@@ -113,7 +113,7 @@ pub async fn send<B: Broker>(
     Ok(sent)
 }
 
-async fn ends<B: Broker>(broker: &mut B, names: &Names) -> Result<Vec<End>, Failure> {
+async fn ends<B: QueueClient>(broker: &mut B, names: &Names) -> Result<Vec<End>, Failure> {
     let dlq = names
         .dlq
         .iter()
@@ -140,7 +140,7 @@ async fn ends<B: Broker>(broker: &mut B, names: &Names) -> Result<Vec<End>, Fail
     Ok(ends)
 }
 
-async fn follow<B: Broker>(
+async fn follow<B: QueueClient>(
     broker: &mut B,
     sent: &mut Sent,
     ends: &mut [End],
@@ -165,7 +165,7 @@ async fn follow<B: Broker>(
 }
 
 /// Where a message may be that has not been seen at its end.
-async fn whereabouts<B: Broker>(broker: &mut B, queue: &str) -> Result<String, Failure> {
+async fn whereabouts<B: QueueClient>(broker: &mut B, queue: &str) -> Result<String, Failure> {
     let Some(size) = broker.size(queue).await? else {
         return Ok(format!("there is no queue {queue} any more"));
     };
@@ -186,8 +186,8 @@ async fn whereabouts<B: Broker>(broker: &mut B, queue: &str) -> Result<String, F
     })
 }
 
-/// Looks for the message if there is a new one that nobody is about to take.
-async fn search<B: Broker>(
+/// Looks for the message if there is a new one, and no consumer is about to receive it.
+async fn search<B: QueueClient>(
     broker: &mut B,
     end: &mut End,
     id: &str,

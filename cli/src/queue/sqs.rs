@@ -16,7 +16,7 @@ use aws_sdk_sqs::types::{
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::broker::{Broker, Delivery, Size};
+use super::broker::{Delivery, QueueClient, Size};
 use crate::answer::Failure;
 
 /// Messages per receive call.
@@ -27,7 +27,7 @@ const HIDDEN: i32 = 60;
 const ANY_REGION: &str = "us-east-1";
 const POLL: Duration = Duration::from_millis(500);
 
-/// Where and as whom.
+/// Endpoint and credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub region: Option<String>,
@@ -142,7 +142,7 @@ impl Sqs {
     }
 }
 
-impl Broker for Sqs {
+impl QueueClient for Sqs {
     type Handle = Receipt;
 
     async fn size(&mut self, queue: &str) -> Result<Option<Size>, Failure> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::access::{self, Names, Secrets};
-use super::broker::Broker;
+use super::broker::QueueClient;
 use super::open::{self, Open};
 use crate::actor::status_of;
 use crate::answer::Failure;
@@ -56,7 +56,7 @@ pub struct QueueFinding {
 pub type ActorQueueState = (String, QueueState);
 
 impl QueueState {
-    async fn read<B: Broker>(broker: &mut B, names: &Names) -> Result<Self, Failure> {
+    async fn read<B: QueueClient>(broker: &mut B, names: &Names) -> Result<Self, Failure> {
         let size = broker.size(&names.queue).await?;
         let dead_letters = match &names.dlq {
             Some(dlq) => broker.size(&dlq.queue).await?.map(|size| size.waiting),
@@ -216,7 +216,7 @@ async fn ask(
     }
 }
 
-async fn read_all<B: Broker>(
+async fn read_all<B: QueueClient>(
     broker: &mut B,
     transport: &Transport,
     actors: &[&Value],

@@ -6,7 +6,7 @@ use clap::Parser;
 
 use super::access::{DeadLetters, Names};
 use super::act;
-use super::broker::Broker;
+use super::broker::QueueClient;
 use super::dlq::{Done, purge, redrive};
 use super::memory::Memory;
 use super::message::compose;

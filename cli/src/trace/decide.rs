@@ -26,14 +26,14 @@ pub struct RelatedObjects {
 pub struct Node {
     /// Kind/name, or what it is.
     pub name: String,
-    pub state: State,
+    pub state: NodeState,
     pub detail: String,
     pub children: Vec<Node>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum NodeState {
     Good,
     /// Something else must happen first.
     Waiting,
@@ -43,7 +43,7 @@ pub enum State {
 }
 
 impl Node {
-    fn new(name: impl Into<String>, state: State, detail: impl Into<String>) -> Self {
+    fn new(name: impl Into<String>, state: NodeState, detail: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             state,
@@ -59,7 +59,7 @@ impl Node {
 
     /// Whether nothing in the tree is as it should not be.
     pub fn is_sound(&self) -> bool {
-        self.state != State::Bad && self.children.iter().all(Self::is_sound)
+        self.state != NodeState::Bad && self.children.iter().all(Self::is_sound)
     }
 }
 
@@ -75,7 +75,7 @@ pub fn tree(actor: &Value, related: &RelatedObjects) -> Node {
         .as_str()
         .unwrap_or("not reconciled yet");
     let (state, detail) = of_condition(&status, "Ready");
-    let detail = if state == State::Good {
+    let detail = if state == NodeState::Good {
         word.to_owned()
     } else {
         format!("{word}: {detail}")
@@ -88,15 +88,15 @@ pub fn tree(actor: &Value, related: &RelatedObjects) -> Node {
 }
 
 /// State and text of a condition.
-fn of_condition(status: &AsyncActorStatus, kind: &str) -> (State, String) {
+fn of_condition(status: &AsyncActorStatus, kind: &str) -> (NodeState, String) {
     let Some(condition) = condition(status, kind) else {
-        return (State::Plain, String::new());
+        return (NodeState::Plain, String::new());
     };
     let text = format!("{}: {}", condition.reason, condition.message);
     match &*condition.status {
-        "True" => (State::Good, condition.reason.clone()),
-        "False" => (State::Bad, text),
-        _ => (State::Waiting, text),
+        "True" => (NodeState::Good, condition.reason.clone()),
+        "False" => (NodeState::Bad, text),
+        _ => (NodeState::Waiting, text),
     }
 }
 
@@ -122,7 +122,7 @@ fn workload(actor: &Value, status: &AsyncActorStatus, pods: &[Value]) -> Node {
         .map_or(&[][..], |it| &it.chain);
     let links = chain.iter().filter(|link| **link != target).rev();
     let below = links.fold(sidecars, |below, link| {
-        Node::new(link, State::Plain, "").with([below])
+        Node::new(link, NodeState::Plain, "").with([below])
     });
     Node::new(target, state, detail).with([below])
 }
@@ -145,9 +145,9 @@ fn pod(pod: &Value) -> Node {
         has_sidecar,
         is_ready,
     ) {
-        (false, false, _) => State::Bad,
-        (false, true, true) => State::Good,
-        (true, ..) | (false, true, false) => State::Waiting,
+        (false, false, _) => NodeState::Bad,
+        (false, true, true) => NodeState::Good,
+        (true, ..) | (false, true, false) => NodeState::Waiting,
     };
     let word = match (metadata["deletionTimestamp"].is_string(), is_ready) {
         (true, _) => "Terminating",
@@ -174,12 +174,17 @@ fn queue(actor: &Value, status: &AsyncActorStatus, reported: Option<&QueueState>
     counts.extend(consumers.map(|count| format!(", {count} consumers")));
     let findings = reported.map_or_else(Vec::new, |it| it.findings(actor));
     let stuck = findings.iter().filter(|it| it.is_failure);
-    let stuck =
-        stuck.map(|it| Node::new("messages", State::Bad, format!("{}: {}", it.id, it.text)));
+    let stuck = stuck.map(|it| {
+        Node::new(
+            "messages",
+            NodeState::Bad,
+            format!("{}: {}", it.id, it.text),
+        )
+    });
     let dead_letters = dead_letters(actor, queue, reported);
     let retired = status.retired_queues.iter().map(|queue| {
         let name = format!("retired queue {} on {}", queue.name, queue.transport);
-        Node::new(name, State::Waiting, retired_outcome(queue))
+        Node::new(name, NodeState::Waiting, retired_outcome(queue))
     });
     let name = format!("queue {} on {}", queue.name, queue.transport);
     Node::new(name, state, counts)
@@ -193,15 +198,15 @@ fn dead_letters(actor: &Value, queue: &QueueStatus, state: Option<&QueueState>) 
     let reported = state.and_then(|it| Some((it.dead_letter_queue.as_ref()?, it.dead_letters)));
     let Some((name, count)) = reported else {
         let names = queue.dead_letters.iter();
-        let node = |name| Node::new(format!("dead letters {name}"), State::Plain, "");
+        let node = |name| Node::new(format!("dead letters {name}"), NodeState::Plain, "");
         return names.map(node).collect();
     };
     let actor = actor["metadata"]["name"].as_str().unwrap_or_default();
     let (state, detail) = match count {
-        None => (State::Waiting, "missing at the broker".to_owned()),
-        Some(0) => (State::Good, "none".to_owned()),
+        None => (NodeState::Waiting, "missing at the broker".to_owned()),
+        Some(0) => (NodeState::Good, "none".to_owned()),
         Some(count) => (
-            State::Waiting,
+            NodeState::Waiting,
             format!("{count} messages; `kubectl asya dlq {actor} list` shows them"),
         ),
     };
@@ -229,7 +234,7 @@ fn scaling(status: &AsyncActorStatus, related: &RelatedObjects) -> Option<Node> 
         );
         Node::new(
             format!("HorizontalPodAutoscaler/{name}"),
-            State::Plain,
+            NodeState::Plain,
             detail,
         )
     });
@@ -238,9 +243,9 @@ fn scaling(status: &AsyncActorStatus, related: &RelatedObjects) -> Option<Node> 
 
 fn script(exists: bool) -> Node {
     let (state, detail) = if exists {
-        (State::Good, "exists")
+        (NodeState::Good, "exists")
     } else {
-        (State::Bad, "missing")
+        (NodeState::Bad, "missing")
     };
     Node::new(format!("ConfigMap/{RUNTIME_CONFIG_MAP}"), state, detail)
 }

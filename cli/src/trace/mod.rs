@@ -61,58 +61,26 @@ pub fn watched(args: &TraceArgs) -> Vec<Watched> {
 /// Reads the objects that the actor's status names; what cannot be read is noted and left out.
 async fn gather(cluster: &Cluster, actor: &Value) -> (RelatedObjects, Vec<String>) {
     let status = &actor["status"];
-    let namespace = Some(&*cluster.namespace);
     let mut notes = Vec::new();
-    let mut note = |failure: ApiFailure| notes.push(failure.text);
-    let selector = status["resolvedTarget"]["podSelector"]
-        .as_str()
-        .or(status["selector"].as_str());
-    let pods = match selector {
-        Some(selector) => {
-            let params = ListParams::default().labels(selector);
-            cluster
-                .list_with(&resource::<Pod>(), namespace, params)
-                .await
-                .map_err(&mut note)
-                .unwrap_or_default()
-        }
-        None => Vec::new(),
-    };
-    let scaled_object = match status["scaledObjectRef"]["name"].as_str() {
-        Some(name) => {
-            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
-                "keda.sh",
-                "v1alpha1",
-                "ScaledObject",
-            ));
-            cluster
-                .get(&kind, namespace, name)
-                .await
-                .map_err(&mut note)
-                .ok()
-                .flatten()
-        }
-        None => None,
-    };
-    let autoscaler = scaled_object
-        .as_ref()
-        .and_then(|it| it["status"]["hpaName"].as_str());
-    let autoscaler = match autoscaler {
-        Some(name) => {
-            let kind = resource::<HorizontalPodAutoscaler>();
-            cluster
-                .get(&kind, namespace, name)
-                .await
-                .map_err(&mut note)
-                .ok()
-                .flatten()
-        }
-        None => None,
-    };
+    let pods = pods(cluster, status).await;
+    let pods = pods
+        .map_err(|failure| notes.push(failure.text))
+        .unwrap_or_default();
+    let autoscaler = autoscaler(cluster, status).await;
+    let autoscaler = autoscaler
+        .map_err(|failure| notes.push(failure.text))
+        .unwrap_or_default();
     let script = cluster
-        .get(&resource::<ConfigMap>(), namespace, RUNTIME_CONFIG_MAP)
+        .get(
+            &resource::<ConfigMap>(),
+            Some(&cluster.namespace),
+            RUNTIME_CONFIG_MAP,
+        )
         .await;
-    let has_script = script.map_err(&mut note).ok().map(|found| found.is_some());
+    let has_script = script
+        .map_err(|failure| notes.push(failure.text))
+        .ok()
+        .map(|found| found.is_some());
     let related = RelatedObjects {
         pods,
         autoscaler,
@@ -120,4 +88,36 @@ async fn gather(cluster: &Cluster, actor: &Value) -> (RelatedObjects, Vec<String
         queue: None,
     };
     (related, notes)
+}
+
+/// The pods that the status selects.
+async fn pods(cluster: &Cluster, status: &Value) -> Result<Vec<Value>, ApiFailure> {
+    let selector = status["resolvedTarget"]["podSelector"]
+        .as_str()
+        .or(status["selector"].as_str());
+    let Some(selector) = selector else {
+        return Ok(Vec::new());
+    };
+    let params = ListParams::default().labels(selector);
+    cluster
+        .list_with(&resource::<Pod>(), Some(&cluster.namespace), params)
+        .await
+}
+
+/// The `HorizontalPodAutoscaler` that KEDA has created for the actor's `ScaledObject`.
+async fn autoscaler(cluster: &Cluster, status: &Value) -> Result<Option<Value>, ApiFailure> {
+    let namespace = Some(&*cluster.namespace);
+    let Some(name) = status["scaledObjectRef"]["name"].as_str() else {
+        return Ok(None);
+    };
+    let scaled_object = GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject");
+    let scaled_object = ApiResource::from_gvk(&scaled_object);
+    let Some(scaled_object) = cluster.get(&scaled_object, namespace, name).await? else {
+        return Ok(None);
+    };
+    let Some(name) = scaled_object["status"]["hpaName"].as_str() else {
+        return Ok(None);
+    };
+    let kind = resource::<HorizontalPodAutoscaler>();
+    cluster.get(&kind, namespace, name).await
 }

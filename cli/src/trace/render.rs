@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::decide::{Node, State};
+use super::decide::{Node, NodeState};
 use crate::output::{Paint, paint, wrapped};
 
 /// A detail with less room beside its name goes to the next line.
@@ -18,10 +18,10 @@ pub fn text(tree: &Node, width: Option<usize>) -> String {
 /// Writes a node after `lead`, and its further lines and children after `indent`.
 fn write(text: &mut String, node: &Node, lead: &str, indent: &str, width: Option<usize>) {
     let colour = match node.state {
-        State::Good => Paint::Good,
-        State::Waiting => Paint::Warning,
-        State::Bad => Paint::Bad,
-        State::Plain => Paint::Plain,
+        NodeState::Good => Paint::Good,
+        NodeState::Waiting => Paint::Warning,
+        NodeState::Bad => Paint::Bad,
+        NodeState::Plain => Paint::Plain,
     };
     let _ = write!(text, "{lead}{}", node.name);
     let taken = lead.chars().count() + node.name.chars().count() + 3;

@@ -81,7 +81,7 @@ pub struct Explanation {
     pub actor: Option<String>,
     /// Its target, as Kind/name.
     pub target: Option<String>,
-    /// If none binds it: the one that comes nearest.
+    /// If none binds it: the closest match.
     pub nearest: Option<Nearest>,
     /// If the pod exists without the sidecar that a new one gets: why.
     pub running: Option<String>,

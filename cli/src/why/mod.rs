@@ -8,6 +8,8 @@ mod subject;
 #[cfg(test)]
 pub mod testing;
 
+use std::path::Path;
+
 use asya_shared::api::AsyncActor;
 use asya_shared::resolve::{IntermediateOwners, ObjectRef, controller_of};
 use kube::api::ApiResource;
@@ -16,11 +18,12 @@ use serde_json::Value;
 
 use self::decide::{Explanation, Question, explain};
 pub use self::known::KnownActor;
-use self::subject::{Asked, Subject};
+use self::subject::{Asked, WhySubject};
 use crate::answer::{Answer, Failure, Report};
 use crate::args::WhyArgs;
 use crate::cluster::{Cluster, Connection, resource};
 use crate::installation::Installation;
+use crate::manifests::Manifests;
 use crate::{manifests, output, values};
 
 /// Says why a pod gets the sidecar or not. Exit code 1: it does not.
@@ -79,21 +82,31 @@ impl Gathered {
 
 async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Failure> {
     let given = args.values.as_deref().map(values::read).transpose()?;
-    let Some(file) = &args.filename else {
-        let mut cluster = connection.open().await?;
-        let subject = Subject::parse(args.pod.as_deref().unwrap_or_default())?;
-        if let Some(namespace) = subject.namespace() {
-            namespace.clone_into(&mut cluster.namespace);
-        }
-        let subject = subject.resolved(&cluster).await;
-        let (pods, notes) = subject::pods(&cluster, &subject).await?;
-        let namespace = cluster.namespace.clone();
-        let mut gathered = from_cluster(&cluster, pods, namespace, given).await?;
-        gathered.is_one = subject.is_pod();
-        gathered.notes.extend(notes);
-        return Ok(gathered);
-    };
-    let found = manifests::read(std::slice::from_ref(file))?;
+    if let Some(file) = &args.filename {
+        let found = manifests::read(std::slice::from_ref(file))?;
+        return from_file(connection, file, &found, given).await;
+    }
+    let mut cluster = connection.open().await?;
+    let subject = WhySubject::parse(args.pod.as_deref().unwrap_or_default())?;
+    if let Some(namespace) = subject.namespace() {
+        namespace.clone_into(&mut cluster.namespace);
+    }
+    let subject = subject.resolved(&cluster).await;
+    let (pods, notes) = subject::pods(&cluster, &subject).await?;
+    let namespace = cluster.namespace.clone();
+    let mut gathered = from_cluster(&cluster, pods, namespace, given).await?;
+    gathered.is_one = subject.is_pod();
+    gathered.notes.extend(notes);
+    Ok(gathered)
+}
+
+/// The first pod of the file, with the file's actors or, if it has none, those of the cluster.
+async fn from_file(
+    connection: &Connection,
+    file: &Path,
+    found: &Manifests,
+    given: Option<Installation>,
+) -> Result<Gathered, Failure> {
     let of_kind = |kind: &'static str| {
         found
             .objects
@@ -112,14 +125,14 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
         .as_str()
         .or(connection.namespace())
         .map(str::to_owned);
-    let actors: Vec<&Value> = of_kind("AsyncActor").collect();
-    if actors.is_empty() {
+    let mut actors = of_kind("AsyncActor").peekable();
+    if actors.peek().is_none() {
         let cluster = connection.open().await?;
         let namespace = namespace.unwrap_or_else(|| cluster.namespace.clone());
         return from_cluster(&cluster, vec![Asked::existing(pod)], namespace, given).await;
     }
     let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-    let actors = actors.into_iter().filter(|actor| {
+    let actors = actors.filter(|actor| {
         actor["metadata"]["namespace"]
             .as_str()
             .is_none_or(|it| it == namespace)
@@ -154,15 +167,7 @@ async fn from_cluster(
         .await?;
     let actors: Vec<_> = listed.into_iter().map(KnownActor::new).collect();
     let mut notes = Vec::new();
-    let installation = match given {
-        Some(given) => Some(given),
-        None => Installation::read(cluster)
-            .await
-            .map_err(|failure| {
-                notes.push(format!("the operator's settings are unknown: {failure}"));
-            })
-            .ok(),
-    };
+    let installation = Installation::given_or_read(given, cluster, &mut notes).await;
     let clusters = if actors.iter().any(KnownActor::has_intermediate_owners) {
         ray_clusters(cluster, &namespace)
             .await

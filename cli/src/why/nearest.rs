@@ -1,4 +1,4 @@
-//! The actor that comes nearest to binding a pod, and what is missing.
+//! The actor that comes closest to binding a pod, and what is missing.
 
 use asya_shared::inject::bound::{BoundActor, PodView};
 use asya_shared::resolve::{OwnerRule, Selector};
@@ -12,7 +12,7 @@ pub struct Nearest {
     pub missing: Vec<String>,
 }
 
-/// Of all bindings, the one whose requirements the pod misses fewest of; of several, the first.
+/// The binding of which the pod misses the fewest requirements; of several, the first.
 pub fn nearest<'a>(
     bindings: impl IntoIterator<Item = &'a BoundActor>,
     pod: &PodView<'_>,

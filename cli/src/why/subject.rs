@@ -1,4 +1,4 @@
-//! Whose injection is asked about: a pod, or the pods of an actor or a workload.
+//! The subject of `why`: a pod, or the pods of an actor or a workload.
 
 use asya_shared::api::{AsyncActor, WorkloadRef};
 use asya_shared::probe::ProbeMetadata;
@@ -13,7 +13,7 @@ use crate::resolved_target::{self, Unresolved, new_pod};
 
 /// The object that the user has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct WhySubject {
     kind: Kind,
     namespace: Option<String>,
     name: String,
@@ -45,12 +45,12 @@ impl Asked {
     }
 }
 
-impl Subject {
+impl WhySubject {
     /// Parses `NAME` or `KIND/NAME`, as kubectl and `trace` print them: also `deployment.apps/NAME`, and
     /// `AsyncActor/NAMESPACE/NAME`.
     ///
     /// # Errors
-    /// If the kind is none of those whose pods can be found.
+    /// If pods of this kind cannot be found.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let Some((kind, rest)) = text.split_once('/') else {
             return Ok(Self {
@@ -126,7 +126,7 @@ impl Subject {
 /// If the subject does not exist, or its pods cannot be found.
 pub async fn pods(
     cluster: &Cluster,
-    subject: &Subject,
+    subject: &WhySubject,
 ) -> Result<(Vec<Asked>, Vec<String>), Failure> {
     let wanted = match subject.kind {
         Kind::Pod | Kind::PodOrActor => {
@@ -203,18 +203,19 @@ mod tests {
                 "phi",
             ),
         ] {
-            let expected = Subject {
+            let expected = WhySubject {
                 kind,
                 namespace: namespace.map(str::to_owned),
                 name: name.to_owned(),
             };
-            assert_eq!(Subject::parse(text), Ok(expected), "{text}");
+            assert_eq!(WhySubject::parse(text), Ok(expected), "{text}");
         }
-        let kind_of = |text: &str, is_actor| Subject::parse(text).unwrap().decided(is_actor).kind;
+        let kind_of =
+            |text: &str, is_actor| WhySubject::parse(text).unwrap().decided(is_actor).kind;
         assert_eq!(kind_of("embed", true), Kind::Actor);
         assert_eq!(kind_of("embed", false), Kind::Pod);
         assert_eq!(kind_of("pod/embed", true), Kind::Pod);
-        let refused = Subject::parse("service/phi").unwrap_err().to_string();
+        let refused = WhySubject::parse("service/phi").unwrap_err().to_string();
         assert!(refused.starts_with("service/phi is not a pod"), "{refused}");
     }
 }

@@ -95,7 +95,7 @@ pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
     checks
 }
 
-/// Messages that nobody receives, and dead letters. A queue that actors share is reported once.
+/// Messages without a consumer, and dead letters. A queue that actors share is reported once.
 pub fn queues(observed: &Observed) -> Vec<Check> {
     let actors = observed.actors.as_deref().unwrap_or_default();
     let named: BTreeMap<String, &Value> = actors.iter().map(|it| (name_of(it), it)).collect();

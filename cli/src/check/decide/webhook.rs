@@ -20,7 +20,7 @@ const OURS: &str = ".asya.sh";
 const INJECTION: &str = "inject.asya.sh";
 /// The flag with the names that the certificate must cover.
 const NAMES: &str = "--tls-names=";
-/// A certificate is renewed when a third of its lifetime is left; with less than a sixth, nobody renews it.
+/// A certificate is renewed when a third of its lifetime is left; with less than a sixth left, renewal has failed.
 const OVERDUE: i64 = 6;
 
 /// Judges the webhook of an installed operator.

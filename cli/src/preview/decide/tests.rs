@@ -30,32 +30,47 @@ fn preview_of(object: &Value) -> Preview {
     Preview::new(object, &linted)
 }
 
-fn rejected(by: RejectedBy) -> Verdict {
-    Verdict::Rejected {
+fn rejected(by: RejectedBy) -> AdmissionVerdict {
+    AdmissionVerdict::Rejected {
         by,
         message: "no".to_owned(),
     }
 }
 
-fn unknown() -> Verdict {
-    Verdict::Unknown {
+fn unknown() -> AdmissionVerdict {
+    AdmissionVerdict::Unknown {
         message: "gone".to_owned(),
     }
 }
 
-/// Findings outweigh what could not be told.
+/// Findings outweigh what could not be determined.
 #[test]
 fn exit_code_follows_from_findings_and_from_what_is_unknown() {
     let valid = actor("embed", &json!({}));
     let invalid = actor("embed", &json!({"runtime": {"targetURL": "ftp://x"}}));
     for (object, server, pod, expected) in [
-        (&valid, Verdict::Admitted, Verdict::Admitted, Answer::Fine),
-        (&valid, unknown(), Verdict::Admitted, Answer::Unknown),
-        (&valid, Verdict::Admitted, unknown(), Answer::Unknown),
+        (
+            &valid,
+            AdmissionVerdict::Admitted,
+            AdmissionVerdict::Admitted,
+            Answer::Fine,
+        ),
+        (
+            &valid,
+            unknown(),
+            AdmissionVerdict::Admitted,
+            Answer::Unknown,
+        ),
+        (
+            &valid,
+            AdmissionVerdict::Admitted,
+            unknown(),
+            Answer::Unknown,
+        ),
         (
             &valid,
             rejected(RejectedBy::Policy),
-            Verdict::Admitted,
+            AdmissionVerdict::Admitted,
             Answer::Findings,
         ),
         (
@@ -64,11 +79,16 @@ fn exit_code_follows_from_findings_and_from_what_is_unknown() {
             rejected(RejectedBy::Quota),
             Answer::Findings,
         ),
-        (&invalid, unknown(), Verdict::Admitted, Answer::Findings),
+        (
+            &invalid,
+            unknown(),
+            AdmissionVerdict::Admitted,
+            Answer::Findings,
+        ),
         (
             &invalid,
             rejected(RejectedBy::ApiServer),
-            Verdict::Admitted,
+            AdmissionVerdict::Admitted,
             Answer::Findings,
         ),
     ] {
@@ -84,7 +104,7 @@ fn exit_code_follows_from_findings_and_from_what_is_unknown() {
         );
     }
     let mut incomplete = preview_of(&valid);
-    incomplete.server = Verdict::Admitted;
+    incomplete.server = AdmissionVerdict::Admitted;
     assert_eq!(incomplete.answer(), Answer::Fine);
     incomplete.incomplete("settings");
     assert_eq!(incomplete.answer(), Answer::Unknown);
@@ -114,25 +134,25 @@ fn write_is_told_from_the_stored_actor() {
         actor("embed", &json!({"concurrency": 2})),
     );
     for (existing, expected) in [
-        (None, Write::Create),
-        (Some(&one), Write::Unchanged),
-        (Some(&other), Write::Update),
+        (None, ActorWrite::Create),
+        (Some(&one), ActorWrite::Unchanged),
+        (Some(&other), ActorWrite::Update),
     ] {
-        assert_eq!(Write::of(existing, &one), expected);
+        assert_eq!(ActorWrite::of(existing, &one), expected);
     }
 }
 
 #[test]
 fn page_says_what_happens_what_it_costs_and_what_is_wrong() {
     let mut preview = preview_of(&actor("embed", &json!({})));
-    preview.server = Verdict::Admitted;
-    preview.write = Write::Create;
+    preview.server = AdmissionVerdict::Admitted;
+    preview.write = ActorWrite::Create;
     preview
         .changes
-        .push(Change::bare("queue asya-embed on mq", Action::Create));
+        .push(Change::bare("queue asya-embed on mq", ChangeKind::Create));
     preview.changes.push(Change {
         object: "Deployment/phi".to_owned(),
-        action: Action::Change,
+        action: ChangeKind::Change,
         diff: "+ line of a diff\n".to_owned(),
     });
     let restart = Restart {

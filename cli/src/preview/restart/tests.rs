@@ -2,13 +2,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn workload(kind: &str, spec: &Value) -> Workload {
+fn workload(kind: &str, spec: &Value) -> RestartedWorkload {
     let body = json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "phi"}, "spec": spec,
         "status": {"replicas": 4, "updatedReplicas": 4},
     });
     let object = ObjectRef::of(&body).unwrap();
-    Workload {
+    RestartedWorkload {
         strategy: UpdateStrategy::of(&object, &body),
         object,
     }
@@ -27,7 +27,7 @@ fn template() -> RolloutMethod {
     RolloutMethod::AnnotateTemplate(Vec::new())
 }
 
-fn restart(roll: &RolloutMethod, workloads: &[Workload], pods: &[PodState]) -> Restart {
+fn restart(roll: &RolloutMethod, workloads: &[RestartedWorkload], pods: &[PodState]) -> Restart {
     of_binding(&RestartInputs {
         roll,
         rollout: BindingRollout::Always,

@@ -18,7 +18,7 @@ fn rendered(spec: &Value, role_arn: Option<&str>, status: &Value) -> (OwnWorkloa
     let transport = installation.transports.usable("mq").unwrap();
     let names = transport.names_of("models", "embed");
     let previous = serde_json::from_value(status.clone()).unwrap();
-    let subject = Subject {
+    let subject = PreviewedActor {
         namespace: "models",
         name: "embed",
         uid: "uid-1",
