@@ -48,8 +48,8 @@ impl Backoff {
         }
     }
 
-    /// The delay after this many retries, shortened by jitter, so that those who failed together do not retry together.
-    /// `random` is from 0 to 1.
+    /// The delay after this many retries, shortened by jitter, so that clients that failed together do not retry
+    /// together. `random` is from 0 to 1.
     #[must_use]
     pub fn jittered(self, retries: u32, random: f64) -> Duration {
         let subtracted = self.jitter.clamp(0.0, 1.0) * random.clamp(0.0, 1.0);

@@ -139,23 +139,19 @@ pub fn names<'a>(
             dead_letters: &[],
             retired: false,
         };
-        add(
-            &mut names,
-            transports,
-            desired,
-            (ClaimKind::Queue, ClaimPriority::Requested),
-        );
+        let priority = ClaimPriority::Requested;
+        add(&mut names, transports, desired, ClaimKind::Queue, priority);
         for name in &mut names {
             name.desired = true;
         }
     }
     for known in known {
-        let held = if known.retired {
+        let (kind, priority) = if known.retired {
             (ClaimKind::Retired, ClaimPriority::Retired)
         } else {
             (ClaimKind::Queue, ClaimPriority::InStatus)
         };
-        add(&mut names, transports, known, held);
+        add(&mut names, transports, known, kind, priority);
     }
     names
 }
@@ -166,7 +162,8 @@ fn add(
     names: &mut Vec<ClaimedName>,
     transports: &TransportsConfig,
     known: RecordedQueue<'_>,
-    (kind, priority): (ClaimKind, ClaimPriority),
+    kind: ClaimKind,
+    priority: ClaimPriority,
 ) {
     let RecordedQueue {
         transport, queue, ..

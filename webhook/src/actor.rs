@@ -129,7 +129,6 @@ impl ActorReviewer {
         if old.as_ref() == Some(&spec) {
             return self.unchanged_outcome(&key, &errors);
         }
-        let annotations = actor.metadata.annotations.unwrap_or_default();
         let write = match (&*request.operation, &old) {
             ("CREATE", _) => Write::Create,
             (_, Some(old)) => Write::Update { old },
@@ -139,23 +138,35 @@ impl ActorReviewer {
             name: &key.name,
             namespace: &key.namespace,
             spec: &spec,
-            role_arn: annotations.get(annotation::ROLE_ARN).map(AsRef::as_ref),
+            role_arn: actor.annotation(annotation::ROLE_ARN),
             write,
             transports: &self.index.installation.transports,
             privileged_sidecars: self.index.installation.settings.privileged_sidecars,
         };
-        let findings = check_spec(&subject, &self.namespace, &self.facts.latest());
+        let taken = self.taken_names(&key, &spec, old.as_ref());
+        self.checked_outcome(&key, &subject, errors, taken)
+    }
+
+    /// The outcome for a spec that is new or has changed, in addition to these violations. `taken`: those because of
+    /// other actors, which are only warnings while the index may be stale.
+    fn checked_outcome(
+        &self,
+        key: &Key,
+        subject: &Subject<'_>,
+        mut errors: Vec<Violation>,
+        taken: Vec<Violation>,
+    ) -> ReviewOutcome {
+        let findings = check_spec(subject, &self.namespace, &self.facts.latest());
         errors.extend(findings.errors);
         let mut warnings: Vec<String> = findings.warnings.iter().map(ToString::to_string).collect();
-        let violations = self.taken_names(&key, &spec, old.as_ref());
         if self.last_response.is_stale() {
-            warnings.extend(violations.iter().map(as_stale_warning));
+            warnings.extend(taken.iter().map(as_stale_warning));
         } else {
-            errors.extend(violations);
+            errors.extend(taken);
         }
         errors.sort();
         warnings.sort();
-        self.outcome(&key, &errors, warnings)
+        self.outcome(key, &errors, warnings)
     }
 
     /// Violations because another actor has the queue name or target that this write requests (ADM-6).

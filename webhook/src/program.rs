@@ -153,7 +153,7 @@ mod tests {
 
     const DELAY: Duration = Duration::from_secs(10);
 
-    /// A webhook, and its server, which ends when it is told to.
+    /// A webhook whose server stops at shutdown.
     fn serving() -> (Readiness, Shutdown, JoinHandle<()>) {
         let readiness = Readiness::new(
             &Arc::new(Index::new(installation())),

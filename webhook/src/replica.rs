@@ -76,7 +76,7 @@ impl Replica {
         self.readiness.pending()
     }
 
-    /// Makes the clients whose responses tell how recent the index is.
+    /// Creates the clients whose responses show how recent the index is.
     pub(crate) async fn clients(&self, args: &Args) -> Result<Clients, BoxError> {
         Clients::new(args.kubeconfig.as_deref(), &self.last_response).await
     }

@@ -154,7 +154,7 @@ fn needs_owner(binding: &Binding) -> bool {
         || (identity(binding).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_)))
 }
 
-/// The integration's label with the value that tells the target's pods from those of others.
+/// The integration's label with the value that only the target's pods have.
 fn identity(binding: &Binding) -> Option<(&'static str, &str)> {
     let key = binding.integration.label()?;
     Some((key, binding.pods.labels.value_of(key)?))

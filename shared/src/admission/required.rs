@@ -27,7 +27,7 @@ pub struct UnenforcedBinding {
 pub enum Unenforced {
     /// The maximum number or size of such entries has been reached, by others and, beyond its share, by its namespace.
     NoRoom,
-    /// Its pod selector is too large for an entry, and nothing else tells its pods from others.
+    /// Its pod selector is too large for an entry, and nothing else distinguishes its pods.
     SelectorTooLarge,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn required_entries<'b>(
     distribute(&mut candidates);
     for candidate in candidates {
         let Candidate { binding, size, .. } = candidate;
-        // One that is not verified yet is told as well, or else it would be told again after each restart.
+        // Report one that is not verified yet, too; otherwise it would be reported again after each restart.
         if !candidate.fails_closed && (candidate.verified || !room.has_for(binding, size)) {
             result.report(binding, Unenforced::NoRoom);
         }
@@ -132,7 +132,7 @@ fn close<'b>(candidates: &mut [Candidate<'b>]) -> ClosedRoom<'b> {
     room
 }
 
-/// Decides who has an entry of its own: first those that fail closed, then the oldest.
+/// Decides which bindings have an entry of their own: first those that fail closed, then the oldest.
 fn distribute(candidates: &mut [Candidate<'_>]) {
     let mut room = Room {
         entries: MAX_OBJECTS * REQUIRED_PER_OBJECT,

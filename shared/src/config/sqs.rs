@@ -64,7 +64,7 @@ pub struct SqsKeda {
     pub role_arn: Option<String>,
 }
 
-/// Whose identity KEDA uses.
+/// The identity that KEDA uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityOwner {

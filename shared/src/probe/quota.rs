@@ -9,7 +9,7 @@ use super::INJECTED_CONTAINERS;
 
 const EXCEEDED: &str = "exceeded quota";
 
-/// Whether this answer of the API server comes from a quota.
+/// Whether a quota caused this response of the API server.
 #[must_use]
 pub fn is_quota_rejection(message: &str) -> bool {
     message.contains(EXCEEDED) || message.contains("failed quota")

@@ -96,7 +96,7 @@ impl OwnerRule {
         })
     }
 
-    /// Whether the rule names every owner, so that it tells the target's pods from those of other owners.
+    /// Whether the rule names every owner, so that it distinguishes the target's pods from those of other owners.
     #[must_use]
     pub fn names_owners(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ const OF_INJECTORS: [&str; 6] = [
     "queue-proxy",
 ];
 
-/// The properties of a container that tell where the model answers.
+/// The properties of a container that show where the model listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainerShape<'a> {
     /// Name of the container.

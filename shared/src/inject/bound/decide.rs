@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::actor::InjectionState;
 use super::eviction::local_volumes;
-use super::existing::{ContainerList, ExistingItems};
+use super::existing::{ContainerList, ExistingContainer, ExistingItems};
 use super::plan::BoundPlan;
 use super::pod_properties::PodProperties;
 use super::probe_result::ProbeResult;
@@ -253,27 +253,12 @@ fn patch(
         };
         kept.push(position);
         let found = &existing.containers[position];
-        let at = || JsonPointer::of("spec").then(list.name()).item(found.index);
-        if is_already_injected {
-            for (field, value) in drifted_fields(&desired, &found.value) {
-                if found.value.get(field).is_some() {
-                    patch.replace(at().then(field), value);
-                } else {
-                    patch.add(at().then(field), value);
-                }
-            }
-        } else if found.value != desired {
-            patch.replace(at(), desired);
-        }
+        restore_container(&mut patch, found, desired, is_already_injected);
     }
     restore_volumes(&mut patch, pod, plan, existing);
     for (at, leftover) in existing.containers.iter().enumerate().rev() {
         if !kept.contains(&at) {
-            patch.remove(
-                JsonPointer::of("spec")
-                    .then(leftover.list.name())
-                    .item(leftover.index),
-            );
+            patch.remove(leftover.pointer());
         }
     }
     for (list, desired) in missing {
@@ -286,6 +271,27 @@ fn patch(
     }
     set_metadata(&mut patch, pod, plan, hash);
     patch
+}
+
+/// Sets a container to what is desired: as a whole, or only the fields that have drifted since the webhook injected it.
+fn restore_container(
+    patch: &mut Patch,
+    found: &ExistingContainer,
+    desired: Value,
+    is_already_injected: bool,
+) {
+    if is_already_injected {
+        for (field, value) in drifted_fields(&desired, &found.value) {
+            let at = found.pointer().then(field);
+            if found.value.get(field).is_some() {
+                patch.replace(at, value);
+            } else {
+                patch.add(at, value);
+            }
+        }
+    } else if found.value != desired {
+        patch.replace(found.pointer(), desired);
+    }
 }
 
 fn restore_volumes(

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::JsonPointer;
 use super::names::volume_names;
 use super::pod::PodView;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
@@ -21,6 +22,15 @@ pub(super) struct ExistingContainer {
     pub(super) index: usize,
     pub(super) name: String,
     pub(super) value: Value,
+}
+
+impl ExistingContainer {
+    /// Where it is in the pod.
+    pub(super) fn pointer(&self) -> JsonPointer {
+        JsonPointer::of("spec")
+            .then(self.list.name())
+            .item(self.index)
+    }
 }
 
 /// A volume of the pod.
