@@ -1,4 +1,4 @@
-//! Calls that are open at the runtime at the same time. A crash ends all of them, and nothing tells which message
+//! Calls that are open at the runtime at the same time. A crash ends all of them, and nothing shows which message
 //! caused it. So the messages of these calls are tried again alone, one after the other (SC-49).
 
 use std::sync::Arc;
@@ -12,7 +12,8 @@ pub struct Calls {
     open: AtomicUsize,
     /// How many calls have ended in a crash.
     crashed: AtomicU64,
-    /// Shared by calls, owned by one that must be alone. It is fair: who waits to be alone comes before later calls.
+    /// Shared by calls, owned by one that must be alone. It is fair: a call that waits to run alone precedes later
+    /// calls.
     gate: Arc<RwLock<()>>,
     suspects: watch::Sender<usize>,
 }

@@ -19,10 +19,10 @@ use asya_wire::{env, percent, socket};
 use tracing::Level;
 
 pub use self::address::Listen;
-pub use self::rabbitmq::{Password, Publish, RabbitMq};
+pub use self::rabbitmq::{Password, Publish, RabbitMqConfig};
 use self::reader::Reader;
 pub use self::secret::Secret;
-pub use self::sqs::Sqs;
+pub use self::sqs::SqsConfig;
 use crate::decide::{EndActor, Queues, Rules};
 
 /// All settings.
@@ -32,7 +32,7 @@ pub struct Config {
     pub rules: Rules,
     /// The broker.
     pub transport: Transport,
-    pub runtime: Runtime,
+    pub runtime: RuntimeConfig,
     /// Prefetch policy.
     pub lookahead: Lookahead,
     /// Grace period of a shutdown.
@@ -40,7 +40,7 @@ pub struct Config {
     /// Initial retry delay when a destination queue is missing.
     pub queue_backoff: Duration,
     /// The gateway for progress reports.
-    pub gateway: Option<Gateway>,
+    pub gateway: Option<GatewayConfig>,
     /// Address of probes and metrics; `None` if disabled.
     pub listen: Option<Listen>,
     /// Prefix of the metrics' names.
@@ -56,14 +56,14 @@ pub struct Config {
 /// The broker and its connection settings.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    RabbitMq(RabbitMq),
+    RabbitMq(RabbitMqConfig),
     /// Amazon SQS.
-    Sqs(Sqs),
+    Sqs(SqsConfig),
 }
 
 /// Settings of the runtime.
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub struct RuntimeConfig {
     /// The directory of its socket.
     pub directory: PathBuf,
     /// Request timeout.
@@ -87,7 +87,7 @@ pub enum Lookahead {
 
 /// The gateway for reports.
 #[derive(Clone, Debug)]
-pub struct Gateway {
+pub struct GatewayConfig {
     /// Base URL without a trailing slash.
     pub url: String,
     /// Whether end actors acknowledge a message only after the gateway accepted its final report.
@@ -134,7 +134,7 @@ impl Config {
     fn from(reader: &mut Reader<'_>) -> Self {
         let names = [("rabbitmq", Naming::RabbitMq), ("sqs", Naming::Sqs)];
         let naming = reader.choice(env::TRANSPORT, Naming::RabbitMq, &names);
-        let runtime = Runtime {
+        let runtime = RuntimeConfig {
             directory: reader.text(env::SOCKET_DIR, socket::DIRECTORY).into(),
             timeout: reader.positive_duration(env::RUNTIME_TIMEOUT, env::DEFAULT_RUNTIME_TIMEOUT),
             ready_timeout: Some(reader.duration(
@@ -151,12 +151,12 @@ impl Config {
                 let in_flight = rabbitmq::prefetch(reader).map(Lookahead::InFlight);
                 let lookahead = lookahead(reader);
                 (
-                    Transport::RabbitMq(RabbitMq::read(reader)),
+                    Transport::RabbitMq(RabbitMqConfig::read(reader)),
                     in_flight.unwrap_or(lookahead),
                 )
             }
             Naming::Sqs => (
-                Transport::Sqs(Sqs::read(reader, runtime.timeout)),
+                Transport::Sqs(SqsConfig::read(reader, runtime.timeout)),
                 lookahead(reader),
             ),
         };
@@ -264,11 +264,11 @@ fn lookahead(reader: &mut Reader<'_>) -> Lookahead {
     }
 }
 
-fn gateway(reader: &mut Reader<'_>) -> Option<Gateway> {
+fn gateway(reader: &mut Reader<'_>) -> Option<GatewayConfig> {
     let kinds = [("best-effort", false), ("required", true)];
     let required = reader.choice(env::GATEWAY_FINAL, false, &kinds);
     let url = url::http(reader, env::GATEWAY_URL)?;
-    Some(Gateway { url, required })
+    Some(GatewayConfig { url, required })
 }
 
 fn metrics_namespace(reader: &mut Reader<'_>) -> String {

@@ -76,12 +76,14 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Error and details in the payload of a message to error-end, as they are written.
+    /// Why a message to error-end failed, from its payload.
     #[must_use]
-    pub fn error_in(payload: &str) -> (Option<&str>, Option<&str>) {
+    pub fn error_in(payload: &str) -> RawError<'_> {
         let [error, details] = fields(payload, [ERROR, DETAILS]).unwrap_or_default();
-        let error = error.filter(|error| is_string(error) && *error != "\"\"");
-        (error, details.filter(|details| *details != "null"))
+        RawError {
+            error: error.filter(|error| is_string(error) && *error != "\"\""),
+            details: details.filter(|details| *details != "null"),
+        }
     }
 
     /// The id as text, for log lines, properties and URLs.
@@ -107,6 +109,13 @@ impl<'a> Routing<'a> {
             _ => "",
         }
     }
+}
+
+/// Error and details in the payload of a message to error-end, as they are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawError<'a> {
+    pub error: Option<&'a str>,
+    pub details: Option<&'a str>,
 }
 
 /// The value of a key in an object, as it is written.

@@ -80,7 +80,7 @@ impl Gateway {
     ///
     /// # Errors
     /// If the URL is invalid.
-    pub fn start(settings: &config::Gateway, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+    pub fn start(settings: &config::GatewayConfig, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let endpoint = Endpoint::parse(&settings.url)?;
         let gateway = Self {
             endpoint,

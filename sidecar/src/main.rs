@@ -47,7 +47,7 @@ use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::Readiness;
 use crate::runtime::ready::SocketRuntime;
-use crate::scheduler::{Exit, Scheduler, Settings};
+use crate::scheduler::{Exit, Scheduler, SchedulerSettings};
 use crate::trace::Tracer;
 
 /// Exit code for an invalid configuration (SC-5).
@@ -139,7 +139,7 @@ async fn run(config: Config) -> io::Result<Exit> {
     };
     match parts.config.transport.clone() {
         Transport::RabbitMq(broker) => {
-            let settings = rabbitmq::Settings {
+            let settings = rabbitmq::ConnectionSettings {
                 broker,
                 queue: parts.config.rules.queues.of(&parts.config.rules.actor),
                 actor: parts.config.rules.actor.clone(),
@@ -197,7 +197,7 @@ impl Parts {
             timed_out_calls: AtomicU64::new(0),
             calls: Arc::default(),
         });
-        let settings = Settings {
+        let settings = SchedulerSettings {
             concurrency: self.config.runtime.concurrency,
             lookahead: self.config.lookahead,
             grace_period: self.config.grace_period,

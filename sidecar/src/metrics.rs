@@ -18,8 +18,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use self::labels::{
-    Connection, Destination, Direction, Extension, Failed, Processed, Queue, Received, Report,
-    Requeued, RuntimeError, Sent,
+    ConnectionLabels, DestinationLabels, DirectionLabels, ExtensionLabels, FailedLabels,
+    ProcessedLabels, QueueLabels, ReceivedLabels, ReportLabels, RequeuedLabels, RuntimeErrorLabels,
+    SentLabels,
 };
 use crate::decide::{Fault, Kind, Reason, Verdict};
 
@@ -41,22 +42,22 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
     registry: Registry,
-    queue: Queue,
+    queue: QueueLabels,
     transport: &'static str,
     destinations: Mutex<HashSet<String>>,
-    received: Family<Received, Counter>,
-    processed: Family<Processed, Counter>,
-    sent: Family<Sent, Counter>,
-    failed: Family<Failed, Counter>,
+    received: Family<ReceivedLabels, Counter>,
+    processed: Family<ProcessedLabels, Counter>,
+    sent: Family<SentLabels, Counter>,
+    failed: Family<FailedLabels, Counter>,
     /// Messages being processed.
     pub active: Gauge,
-    processing: Histograms<Queue>,
-    calls: Histograms<Queue>,
-    receiving: Histograms<Received>,
-    sending: Histograms<Destination>,
-    sizes: Histograms<Direction>,
-    runtime_errors: Family<RuntimeError, Counter>,
-    requeued: Family<Requeued, Counter>,
+    processing: Histograms<QueueLabels>,
+    calls: Histograms<QueueLabels>,
+    receiving: Histograms<ReceivedLabels>,
+    sending: Histograms<DestinationLabels>,
+    sizes: Histograms<DirectionLabels>,
+    runtime_errors: Family<RuntimeErrorLabels, Counter>,
+    requeued: Family<RequeuedLabels, Counter>,
     redelivered: Counter,
     /// Whether the runtime is ready.
     pub runtime_ready: Gauge,
@@ -66,7 +67,7 @@ pub struct Metrics {
     pub waiting: Gauge,
     /// Age of the oldest message in flight.
     pub oldest_in_flight: Gauge<f64, AtomicU64>,
-    reports: Family<Report, Counter>,
+    reports: Family<ReportLabels, Counter>,
     /// Metrics of the broker client.
     pub broker: BrokerMetrics,
 }
@@ -74,12 +75,12 @@ pub struct Metrics {
 /// Metrics of the broker client.
 #[derive(Clone, Default)]
 pub struct BrokerMetrics {
-    connected: Family<Connection, Gauge>,
+    connected: Family<ConnectionLabels, Gauge>,
     /// Whether the broker blocks publishing.
     pub blocked: Gauge,
     /// Reconnects to the broker.
     pub reconnects: Counter,
-    extended: Family<Extension, Counter>,
+    extended: Family<ExtensionLabels, Counter>,
     /// Visibility timeouts that expired before the message was settled.
     pub leases_lost: Counter,
 }
@@ -88,7 +89,7 @@ impl BrokerMetrics {
     /// Sets whether a connection is open.
     pub fn set_connected(&self, connection: &'static str, connected: bool) {
         self.connected
-            .get_or_create(&Connection { connection })
+            .get_or_create(&ConnectionLabels { connection })
             .set(connected.into());
     }
 
@@ -96,7 +97,7 @@ impl BrokerMetrics {
     pub fn extended(&self, count: usize, succeeded: bool) {
         let result = if succeeded { "success" } else { "error" };
         self.extended
-            .get_or_create(&Extension { result })
+            .get_or_create(&ExtensionLabels { result })
             .inc_by(count as u64);
     }
 }
@@ -107,7 +108,7 @@ impl Metrics {
     pub fn new(prefix: &str, actor: &str, transport: &'static str) -> Arc<Self> {
         let mut metrics = Self {
             registry: Registry::with_prefix(prefix),
-            queue: Queue {
+            queue: QueueLabels {
                 queue: actor.to_owned(),
             },
             transport,
@@ -134,6 +135,7 @@ impl Metrics {
         };
         metrics.register();
         metrics.register_new();
+        metrics.register_broker();
         Arc::new(metrics)
     }
 
@@ -231,6 +233,13 @@ impl Metrics {
             "Reports to the gateway, by kind and result",
             self.reports.clone(),
         );
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        all.register("build", "Build information", build);
+    }
+
+    /// Metrics of the broker client (SC-93).
+    fn register_broker(&mut self) {
+        let all = &mut self.registry;
         let broker = self.broker.clone();
         all.register(
             "broker_connected",
@@ -257,8 +266,6 @@ impl Metrics {
             "Visibility timeouts that expired before the message was settled",
             broker.leases_lost,
         );
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        all.register("build", "Build information", build);
     }
 
     /// Encodes all metrics as text.
@@ -275,7 +282,7 @@ impl Metrics {
     pub fn received(&self, bytes: usize, redelivered: bool) {
         self.received.get_or_create(&self.here()).inc();
         self.sizes
-            .get_or_create(&Direction {
+            .get_or_create(&DirectionLabels {
                 direction: "received",
             })
             .observe(float(bytes));
@@ -306,7 +313,7 @@ impl Metrics {
             Kind::ErrorEnd => "error_end",
         };
         let destination_queue = self.destination(if kind == Kind::Routing { queue } else { actor });
-        let destination = Destination {
+        let destination = DestinationLabels {
             destination_queue: destination_queue.clone(),
             transport: self.transport,
         };
@@ -314,13 +321,13 @@ impl Metrics {
             .get_or_create(&destination)
             .observe(time.as_secs_f64());
         self.sent
-            .get_or_create(&Sent {
+            .get_or_create(&SentLabels {
                 destination_queue,
                 message_type,
             })
             .inc();
         self.sizes
-            .get_or_create(&Direction { direction: "sent" })
+            .get_or_create(&DirectionLabels { direction: "sent" })
             .observe(float(bytes));
     }
 
@@ -337,7 +344,7 @@ impl Metrics {
             }
         };
         self.processed
-            .get_or_create(&Processed {
+            .get_or_create(&ProcessedLabels {
                 queue: self.queue.queue.clone(),
                 status,
             })
@@ -350,14 +357,14 @@ impl Metrics {
     fn failed(&self, fault: &Fault) {
         let queue = || self.queue.queue.clone();
         self.failed
-            .get_or_create(&Failed {
+            .get_or_create(&FailedLabels {
                 queue: queue(),
                 reason: fault.reason,
             })
             .inc();
         if let Some(error_type) = fault.runtime {
             self.runtime_errors
-                .get_or_create(&RuntimeError {
+                .get_or_create(&RuntimeErrorLabels {
                     queue: queue(),
                     error_type,
                 })
@@ -368,7 +375,7 @@ impl Metrics {
     /// Counts a message whose results could not be published.
     pub fn publish_failed(&self, reason: &'static str) {
         self.failed
-            .get_or_create(&Failed {
+            .get_or_create(&FailedLabels {
                 queue: self.queue.queue.clone(),
                 reason,
             })
@@ -377,7 +384,7 @@ impl Metrics {
 
     /// Counts a message that the runtime did not read.
     pub fn not_read(&self) {
-        let error = RuntimeError {
+        let error = RuntimeErrorLabels {
             queue: self.queue.queue.clone(),
             error_type: "not_read",
         };
@@ -394,16 +401,20 @@ impl Metrics {
             Reason::Waited => "waited",
             Reason::Panicked => "panicked",
         };
-        self.requeued.get_or_create(&Requeued { reason }).inc();
+        self.requeued
+            .get_or_create(&RequeuedLabels { reason })
+            .inc();
     }
 
     /// Counts a gateway report by its result.
     pub fn reported(&self, kind: &'static str, result: &'static str) {
-        self.reports.get_or_create(&Report { kind, result }).inc();
+        self.reports
+            .get_or_create(&ReportLabels { kind, result })
+            .inc();
     }
 
-    fn here(&self) -> Received {
-        Received {
+    fn here(&self) -> ReceivedLabels {
+        ReceivedLabels {
             queue: self.queue.queue.clone(),
             transport: self.transport,
         }

@@ -47,7 +47,7 @@ pub enum Exit {
 
 /// The settings of the scheduler.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct SchedulerSettings {
     /// Maximum open requests at the runtime.
     pub concurrency: usize,
     /// Prefetch policy.
@@ -59,7 +59,7 @@ pub struct Settings {
 /// Dispatches messages to the runtime until the process exits.
 pub struct Scheduler<B, R> {
     context: Arc<Context<B, R>>,
-    settings: Settings,
+    settings: SchedulerSettings,
     health: Arc<Health>,
     events: mpsc::UnboundedReceiver<Event>,
     readiness: watch::Receiver<Readiness>,
@@ -83,7 +83,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
     /// Creates a scheduler; dispatching starts with [`Self::run`].
     pub fn new(
         context: Arc<Context<B, R>>,
-        settings: Settings,
+        settings: SchedulerSettings,
         health: Arc<Health>,
         events: mpsc::UnboundedReceiver<Event>,
     ) -> Self {

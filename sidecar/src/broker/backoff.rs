@@ -80,7 +80,7 @@ mod tests {
         assert!(backoff.after(Duration::from_mins(1)) <= INITIAL_DELAY);
     }
 
-    /// SC-20: after each loss consuming goes on within 6 s.
+    /// SC-20: consuming resumes within 6 s of each loss.
     #[tokio::test(start_paused = true)]
     async fn frequent_connection_losses_do_not_increase_the_delay() {
         let mut backoff = ReconnectBackoff::default();

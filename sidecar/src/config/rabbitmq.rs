@@ -13,7 +13,7 @@ const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
 /// Connection settings of RabbitMQ.
 #[derive(Clone, Debug)]
-pub struct RabbitMq {
+pub struct RabbitMqConfig {
     /// Host name or address; an IPv6 address without brackets.
     pub host: String,
     /// AMQP port.
@@ -76,7 +76,7 @@ pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, timeout: Duratio
     }
 }
 
-impl RabbitMq {
+impl RabbitMqConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let parts = from_parts(reader);
         let parts = match reader.get(env::RABBITMQ_URL) {
@@ -154,7 +154,11 @@ fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
         "amqps" => true,
         _ => return Err(HOW),
     };
-    let (user, password, rest) = login(rest, password);
+    let Login {
+        user,
+        password,
+        rest,
+    } = login(rest, password);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (authority, vhost) = rest
         .split_once('/')
@@ -183,22 +187,42 @@ fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     })
 }
 
-/// User, password, and the rest of the URL.
-fn login<'u>(rest: &'u str, known: Option<&str>) -> (Option<String>, Option<String>, &'u str) {
+/// The login of a URL.
+struct Login<'u> {
+    user: Option<String>,
+    password: Option<String>,
+    /// What follows it in the URL.
+    rest: &'u str,
+}
+
+/// Splits the login from a URL without its scheme.
+fn login<'u>(rest: &'u str, known: Option<&str>) -> Login<'u> {
     let decoded = |text: &str| percent::decode(text).unwrap_or_else(|| text.to_owned());
     if let Some(known) = known.filter(|known| !known.is_empty())
         && let Some((user, after)) = rest.split_once(&format!(":{known}@"))
         && !user.contains(['@', '/'])
     {
-        return (Some(decoded(user)), Some(known.to_owned()), after);
+        return Login {
+            user: Some(decoded(user)),
+            password: Some(known.to_owned()),
+            rest: after,
+        };
     }
     let end = rest.find('/').unwrap_or(rest.len());
     let Some(at) = rest[..end].rfind('@') else {
-        return (None, None, rest);
+        return Login {
+            user: None,
+            password: None,
+            rest,
+        };
     };
     let (user, password) = match rest[..at].split_once(':') {
         Some((user, password)) => (user, Some(decoded(password))),
         None => (&rest[..at], None),
     };
-    (Some(decoded(user)), password, &rest[at + 1..])
+    Login {
+        user: Some(decoded(user)),
+        password,
+        rest: &rest[at + 1..],
+    }
 }

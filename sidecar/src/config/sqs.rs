@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(90);
 
 /// Settings of SQS.
 #[derive(Clone, Debug)]
-pub struct Sqs {
+pub struct SqsConfig {
     pub region: String,
     /// Endpoint URL to use instead of AWS.
     pub endpoint: Option<String>,
@@ -24,7 +24,7 @@ pub struct Sqs {
     pub wait: Duration,
 }
 
-impl Sqs {
+impl SqsConfig {
     pub(super) fn read(reader: &mut Reader<'_>, timeout: Duration) -> Self {
         let most = u64::from(env::MAX_SQS_VISIBILITY_TIMEOUT);
         if timeout.as_secs() > most {

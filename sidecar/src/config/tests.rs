@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use asya_wire::env;
 
-use super::{Config, Invalid, Lookahead, Password, Publish, RabbitMq, Sqs, Transport};
+use super::{Config, Invalid, Lookahead, Password, Publish, RabbitMqConfig, SqsConfig, Transport};
 use crate::decide::EndActor;
 
 fn read(variables: &[(&str, &str)]) -> Result<Config, Invalid> {
@@ -19,14 +19,14 @@ fn config(variables: &[(&str, &str)]) -> Config {
     read(variables).unwrap_or_else(|wrong| panic!("{variables:?}: {wrong}"))
 }
 
-fn rabbitmq(variables: &[(&str, &str)]) -> RabbitMq {
+fn rabbitmq(variables: &[(&str, &str)]) -> RabbitMqConfig {
     match config(variables).transport {
         Transport::RabbitMq(settings) => settings,
         Transport::Sqs(_) => panic!("not RabbitMQ"),
     }
 }
 
-fn sqs(variables: &[(&str, &str)]) -> Sqs {
+fn sqs(variables: &[(&str, &str)]) -> SqsConfig {
     let variables: Vec<(&str, &str)> = [(env::TRANSPORT, "SQS")]
         .into_iter()
         .chain(variables.iter().copied())
@@ -37,7 +37,7 @@ fn sqs(variables: &[(&str, &str)]) -> Sqs {
     }
 }
 
-fn password(settings: &RabbitMq) -> &str {
+fn password(settings: &RabbitMqConfig) -> &str {
     match &settings.password {
         Password::Value(value) => value.reveal(),
         Password::File(path) => path.to_str().expect("a path"),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::envelope::{Message, Reply, Route, Routing};
+use crate::envelope::{Message, RawError, Reply, Route, Routing};
 use crate::time::rfc3339;
 
 #[derive(Serialize)]
@@ -116,7 +116,7 @@ pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: Syst
 
 /// The message failed; the payload says why, and the route where.
 pub(super) fn failed(id: &str, message: &Message<'_>, now: SystemTime) -> Vec<u8> {
-    let (error, details) = message.payload.map(Message::error_in).unwrap_or_default();
+    let RawError { error, details } = message.payload.map(Message::error_in).unwrap_or_default();
     let route = match &message.routing {
         Routing::Route(route) if !route.actors.is_empty() => Some(route),
         _ => None,

@@ -102,7 +102,7 @@ async fn request(
 }
 
 fn gateway(url: &str, required: bool) -> Gateway {
-    let settings = config::Gateway {
+    let settings = config::GatewayConfig {
         url: url.trim_end_matches('/').to_owned(),
         required,
     };

@@ -4,14 +4,14 @@ use prometheus_client::encoding::EncodeLabelSet;
 
 /// Labels of per-actor metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Queue {
+pub struct QueueLabels {
     /// The actor.
     pub queue: String,
 }
 
 /// Labels of received messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Received {
+pub struct ReceivedLabels {
     /// The actor.
     pub queue: String,
     /// The broker type.
@@ -20,7 +20,7 @@ pub struct Received {
 
 /// Labels of processed messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Processed {
+pub struct ProcessedLabels {
     /// The actor.
     pub queue: String,
     /// `success`, `empty_response`, `end_consumed` or `error`.
@@ -29,7 +29,7 @@ pub struct Processed {
 
 /// Labels of failed messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Failed {
+pub struct FailedLabels {
     /// The actor.
     pub queue: String,
     /// The code of the error (see below).
@@ -38,7 +38,7 @@ pub struct Failed {
 
 /// Labels of sent messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Sent {
+pub struct SentLabels {
     /// The queue of a routed message, otherwise the end actor.
     pub destination_queue: String,
     /// `routing`, `happy_end` or `error_end`.
@@ -47,7 +47,7 @@ pub struct Sent {
 
 /// Labels of publish durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Destination {
+pub struct DestinationLabels {
     /// The queue of a routed message, otherwise the end actor.
     pub destination_queue: String,
     /// The broker type.
@@ -56,13 +56,13 @@ pub struct Destination {
 
 /// Labels of message sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Direction {
+pub struct DirectionLabels {
     /// `received` or `sent`.
     pub direction: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct RuntimeError {
+pub struct RuntimeErrorLabels {
     /// The actor.
     pub queue: String,
     /// `timeout`, `execution_error`, `invalid_reply`, `crashed` or `not_read`.
@@ -71,28 +71,28 @@ pub struct RuntimeError {
 
 /// Labels of requeued messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Requeued {
+pub struct RequeuedLabels {
     /// `not_read`, `runtime_crashed`, `not_stored`, `shutdown`, `waited` or `panicked`.
     pub reason: &'static str,
 }
 
 /// Labels of lease extensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Extension {
+pub struct ExtensionLabels {
     /// `success` or `error`.
     pub result: &'static str,
 }
 
 /// Labels of broker connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Connection {
+pub struct ConnectionLabels {
     /// `consume` or `publish`; on SQS `receive`.
     pub connection: &'static str,
 }
 
 /// Labels of gateway reports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Report {
+pub struct ReportLabels {
     /// `progress`, `child` or `final`.
     pub kind: &'static str,
     /// `success`, `refused`, `error` or `dropped`.

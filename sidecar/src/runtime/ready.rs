@@ -24,8 +24,8 @@ const READY: Duration = Duration::from_millis(250);
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 /// How long the runtime may take to exit after a call timed out (SC-52).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a runtime that was ready may take to accept a connection, or as long as a call if that is longer. Whatever
-/// it still does then, nobody waits for the result (SC-52).
+/// How long a runtime that was ready may take to accept a connection, or as long as a call if that is longer. No
+/// message waits for what it still does after that (SC-52).
 const ACCEPT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The runtime behind a socket and a ready file.
@@ -56,7 +56,10 @@ enum Finding {
 }
 
 impl SocketRuntime {
-    pub fn start(settings: &config::Runtime, largest: usize) -> (Self, watch::Receiver<Readiness>) {
+    pub fn start(
+        settings: &config::RuntimeConfig,
+        largest: usize,
+    ) -> (Self, watch::Receiver<Readiness>) {
         let socket = Socket {
             path: settings.directory.join(SOCKET),
             timeout: settings.timeout,

@@ -115,7 +115,7 @@ fn open(path: &Path) -> io::Result<BlockingStream> {
 
 /// Whether the peer has read all that was sent to it.
 ///
-/// `SIOCOUTQ` would tell, but no safe function asks for it. So we look whether as many more bytes can be sent as on a
+/// `SIOCOUTQ` would report it, but no safe function exposes it. So check whether as many more bytes can be sent as on a
 /// connection on which nothing waits to be read. The runtime reads nothing after its request.
 fn is_read(stream: &UnixStream) -> io::Result<bool> {
     let (empty, _peer) = BlockingStream::pair()?;

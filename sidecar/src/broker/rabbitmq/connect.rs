@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stream::{Tls, connect};
 use crate::broker::backoff::ReconnectBackoff;
-use crate::config::{Password, RabbitMq, Secret};
+use crate::config::{Password, RabbitMqConfig, Secret};
 use crate::metrics::BrokerMetrics;
 
 /// The reply code for a queue that does not exist.
@@ -17,7 +17,7 @@ const NOT_FOUND: u16 = 404;
 
 /// Opens connections for one purpose.
 pub(super) struct Connector {
-    settings: RabbitMq,
+    settings: RabbitMqConfig,
     actor: String,
     backoff: ReconnectBackoff,
     /// The last logged reason, to log repeated failures once.
@@ -29,7 +29,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(
-        settings: RabbitMq,
+        settings: RabbitMqConfig,
         actor: &str,
         closing: CancellationToken,
         metrics: BrokerMetrics,
@@ -116,7 +116,11 @@ impl Connector {
     }
 }
 
-async fn open(settings: &RabbitMq, actor: &str, purpose: Purpose) -> Result<Connection, OpenError> {
+async fn open(
+    settings: &RabbitMqConfig,
+    actor: &str,
+    purpose: Purpose,
+) -> Result<Connection, OpenError> {
     let password = password(&settings.password)?;
     let tls = match &settings.ca_file {
         _ if !settings.tls => Tls::Off,

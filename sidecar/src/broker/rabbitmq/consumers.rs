@@ -343,7 +343,7 @@ impl Consuming {
         self.cancels_late && age.is_some_and(|age| age >= MIN_CONSUMER_TIMEOUT)
     }
 
-    /// Whether the queue is gone and nothing in flight is left.
+    /// Whether the queue has been deleted, and nothing is in flight.
     fn may_reconnect(&self) -> bool {
         self.queue_is_gone && self.lookup.is_none() && !self.unacknowledged.has_unsettled()
     }

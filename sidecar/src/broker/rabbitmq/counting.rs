@@ -1,5 +1,5 @@
-//! Whether the queue counts deliveries. Its type is not told; a message that was delivered before and has no count
-//! shows that it does not (SC-34).
+//! Whether the queue counts deliveries. The broker does not report the queue's type, but a message that was delivered
+//! before and has no count shows that it does not (SC-34).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

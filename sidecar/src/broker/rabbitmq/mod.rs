@@ -55,9 +55,9 @@ pub struct RabbitMq {
 }
 
 /// Settings of both connections.
-pub struct Settings {
+pub struct ConnectionSettings {
     /// Connection settings.
-    pub broker: config::RabbitMq,
+    pub broker: config::RabbitMqConfig,
     /// The queue to consume.
     pub queue: String,
     /// The actor's name, part of the connection names.
@@ -75,7 +75,7 @@ pub struct Settings {
 impl RabbitMq {
     /// Starts both connections.
     pub fn start(
-        settings: &Settings,
+        settings: &ConnectionSettings,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
     ) -> Self {
@@ -165,7 +165,7 @@ impl RabbitMq {
 }
 
 /// How long a delivery may stay unsettled, where the broker's default is too short (SC-32).
-fn consumer_timeout(settings: &Settings) -> Option<Duration> {
+fn consumer_timeout(settings: &ConnectionSettings) -> Option<Duration> {
     let processing = if settings.is_end {
         settings
             .runtime_timeout
@@ -276,7 +276,8 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::{
-        Counting, NearDeliveryLimit, RabbitMq, Settings, consumer_timeout, demand, publisher,
+        ConnectionSettings, Counting, NearDeliveryLimit, RabbitMq, consumer_timeout, demand,
+        publisher,
     };
     use crate::broker::{Broker as _, Delivery, Origin, Receipt, Refusal, Settlement};
     use crate::config::{Config, Lookahead, Transport};
@@ -295,48 +296,50 @@ mod tests {
             panic!("settings for RabbitMQ");
         };
         let minutes = |count: u64| Some(Duration::from_mins(count));
-        for (timeout, is_end, slots, lookahead, expected) in [
-            (5, false, 1, Auto, None),
-            (10, false, 1, Auto, None),
-            (11, false, 1, Auto, minutes(21)),
+        let actor = |minutes, slots, lookahead| ConnectionSettings {
+            broker: broker.clone(),
+            queue: "asya-foo".to_owned(),
+            actor: "foo".to_owned(),
+            runtime_timeout: Duration::from_mins(minutes),
+            is_end: false,
+            slots,
+            lookahead,
+        };
+        let end_actor = |minutes, slots, lookahead| ConnectionSettings {
+            is_end: true,
+            ..actor(minutes, slots, lookahead)
+        };
+        for (settings, expected) in [
+            (actor(5, 1, Auto), None),
+            (actor(10, 1, Auto), None),
+            (actor(11, 1, Auto), minutes(21)),
             // 10 min fit into the default, three times 10 min do not.
             (
-                10,
-                true,
-                1,
-                Auto,
+                end_actor(10, 1, Auto),
                 minutes(40).map(|most| most + Duration::from_secs(5)),
             ),
-            (3, true, 1, Auto, None),
-            (5, false, 1, Fixed(0), None),
-            (5, false, 1, Fixed(4), minutes(35)),
-            (5, false, 8, Auto, None),
-            (6, false, 8, Auto, minutes(22)),
-            (5, false, 8, Fixed(8), minutes(25)),
-            (6, false, 8, Fixed(9), minutes(34)),
+            (end_actor(3, 1, Auto), None),
+            (actor(5, 1, Fixed(0)), None),
+            (actor(5, 1, Fixed(4)), minutes(35)),
+            (actor(5, 8, Auto), None),
+            (actor(6, 8, Auto), minutes(22)),
+            (actor(5, 8, Fixed(8)), minutes(25)),
+            (actor(6, 8, Fixed(9)), minutes(34)),
             (
-                10,
-                true,
-                2,
-                Fixed(1),
+                end_actor(10, 2, Fixed(1)),
                 minutes(80).map(|most| most + Duration::from_secs(10)),
             ),
-            (20, false, 8, InFlight(1), minutes(50)),
-            (20, false, 8, InFlight(16), minutes(70)),
+            (actor(20, 8, InFlight(1)), minutes(50)),
+            (actor(20, 8, InFlight(16)), minutes(70)),
         ] {
-            let settings = Settings {
-                broker: broker.clone(),
-                queue: "asya-foo".to_owned(),
-                actor: "foo".to_owned(),
-                runtime_timeout: Duration::from_mins(timeout),
-                is_end,
-                slots,
-                lookahead,
-            };
             assert_eq!(
                 consumer_timeout(&settings),
                 expected,
-                "{timeout} min, {is_end}, {slots}, {lookahead:?}"
+                "{:?}, end actor: {}, {} slots, {:?}",
+                settings.runtime_timeout,
+                settings.is_end,
+                settings.slots,
+                settings.lookahead
             );
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connect::{Connector, name};
 use super::unconfirmed::{Address, Unconfirmed};
 use crate::broker::{Event, Publication, Refusal};
-use crate::config::{Publish, RabbitMq};
+use crate::config::{Publish, RabbitMqConfig};
 use crate::metrics::BrokerMetrics;
 
 /// If the broker confirms nothing and takes nothing for this long, what is unconfirmed is sent again on a new
@@ -58,7 +58,7 @@ enum PublishStep {
 impl Publisher {
     pub(super) fn new(
         connector: Connector,
-        settings: &RabbitMq,
+        settings: &RabbitMqConfig,
         requests: mpsc::UnboundedReceiver<Request>,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,

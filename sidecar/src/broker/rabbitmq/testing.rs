@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use asya_amqp::{Connection, Login, Purpose};
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 
-use crate::config::{Config, RabbitMq, Transport};
+use crate::config::{Config, RabbitMqConfig, Transport};
 
 /// What the connection holds that the broker has not read.
 pub(super) const BUFFER: usize = 64 << 10;
 
 /// The settings of actor foo.
-pub(super) fn settings() -> RabbitMq {
+pub(super) fn settings() -> RabbitMqConfig {
     let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
     match Config::read(&environment) {
         Ok(Config {

@@ -34,7 +34,7 @@ pub(super) struct Api {
 }
 
 impl Api {
-    pub(super) fn new(settings: &config::Sqs, credentials: CachedCredentials) -> Self {
+    pub(super) fn new(settings: &config::SqsConfig, credentials: CachedCredentials) -> Self {
         let mut config = Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(settings.region.clone()))

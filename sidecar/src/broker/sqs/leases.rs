@@ -86,11 +86,10 @@ impl Leases {
         self.ended.notified().await;
     }
 
-    /// Leases to extend now, since a third of the visibility timeout has elapsed, and the number of leases that have
-    /// expired since the last call.
-    pub(super) fn due(&self, visibility: Duration, now: Instant) -> (Vec<(u64, String)>, u64) {
+    /// Leases that need attention now.
+    pub(super) fn due(&self, visibility: Duration, now: Instant) -> DueLeases {
         let mut lost = 0;
-        let mut due = Vec::new();
+        let mut extend = Vec::new();
         for (number, lease) in self.all.lock().iter_mut().filter(|(_, lease)| !lease.lost) {
             if now >= lease.until {
                 lease.lost = true;
@@ -98,10 +97,10 @@ impl Leases {
             } else if lease.until - now <= visibility * 2 / 3
                 && now + visibility <= lease.since + MAX_VISIBILITY
             {
-                due.push((*number, lease.handle.clone()));
+                extend.push((*number, lease.handle.clone()));
             }
         }
-        (due, lost)
+        DueLeases { extend, lost }
     }
 
     pub(super) fn extended(&self, number: u64, until: Instant) {
@@ -111,12 +110,20 @@ impl Leases {
     }
 }
 
+/// The result of [`Leases::due`].
+pub(super) struct DueLeases {
+    /// Number and receipt handle of those to extend, because a third of their visibility timeout has elapsed.
+    pub(super) extend: Vec<(u64, String)>,
+    /// How many have expired since the last call.
+    pub(super) lost: u64,
+}
+
 /// Extends leases until the process exits.
 pub(super) async fn extend(shared: Arc<Shared>) {
     let visibility = shared.settings.visibility;
     loop {
         sleep(RETRY_INTERVAL.min(visibility / 6)).await;
-        let (due, lost) = shared.leases.due(visibility, Instant::now());
+        let DueLeases { extend, lost } = shared.leases.due(visibility, Instant::now());
         if lost > 0 {
             tracing::warn!(
                 lost,
@@ -125,7 +132,7 @@ pub(super) async fn extend(shared: Arc<Shared>) {
             shared.metrics.leases_lost.inc_by(lost);
         }
         let mut batches = JoinSet::new();
-        for batch in due.chunks(BATCH) {
+        for batch in extend.chunks(BATCH) {
             batches.spawn(extend_batch(shared.clone(), batch.to_vec()));
         }
         batches.join_all().await;

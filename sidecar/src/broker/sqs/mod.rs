@@ -51,14 +51,14 @@ struct Shared {
     /// The consumed queue.
     own: String,
     leases: Leases,
-    settings: config::Sqs,
+    settings: config::SqsConfig,
     metrics: BrokerMetrics,
 }
 
 impl Sqs {
     /// Starts the poll loop, which is idle while demand is zero.
     pub fn start(
-        settings: &config::Sqs,
+        settings: &config::SqsConfig,
         queue: String,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
@@ -70,7 +70,7 @@ impl Sqs {
 
     fn start_with(
         credentials: CachedCredentials,
-        settings: &config::Sqs,
+        settings: &config::SqsConfig,
         queue: String,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,

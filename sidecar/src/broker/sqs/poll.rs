@@ -31,6 +31,13 @@ pub(super) struct Poll {
     pub(super) closing: CancellationToken,
 }
 
+/// The messages of one request.
+struct ReceivedMessages {
+    messages: Vec<Message>,
+    /// When their visibility timeout started.
+    since: Instant,
+}
+
 impl Poll {
     pub(super) async fn run(mut self) {
         let (mut backoff, mut number, mut connected) = (ReconnectBackoff::default(), 0, None);
@@ -44,7 +51,7 @@ impl Poll {
                 return;
             };
             match received {
-                Ok((messages, since)) => {
+                Ok(ReceivedMessages { messages, since }) => {
                     if connected.is_none() {
                         connected = Some(Instant::now());
                         self.set_connected(true);
@@ -98,23 +105,23 @@ impl Poll {
         }
     }
 
-    /// Messages, and when their visibility timeout started; `None` on shutdown.
-    async fn receive(&self, count: usize) -> Option<Result<(Vec<Message>, Instant), String>> {
+    /// Requests up to `count` messages; `None` on shutdown.
+    async fn receive(&self, count: usize) -> Option<Result<ReceivedMessages, String>> {
         let request = self.request(count);
         tokio::pin!(request);
         tokio::select! {
             received = &mut request => Some(received),
             () = self.closing.cancelled() => {
-                if let Ok(Ok((messages, _))) = timeout(LAST_POLL_TIMEOUT, request).await {
+                if let Ok(Ok(received)) = timeout(LAST_POLL_TIMEOUT, request).await {
                     // Messages not requeued in time are redelivered after their visibility timeout.
-                    let _ = timeout(REQUEUE_TIMEOUT, self.requeue(messages)).await;
+                    let _ = timeout(REQUEUE_TIMEOUT, self.requeue(received.messages)).await;
                 }
                 None
             }
         }
     }
 
-    async fn request(&self, count: usize) -> Result<(Vec<Message>, Instant), String> {
+    async fn request(&self, count: usize) -> Result<ReceivedMessages, String> {
         let Shared {
             api,
             queues,
@@ -149,7 +156,10 @@ impl Poll {
             .send(request)
             .await
             .map_err(|error| reason(classify(&error)))?;
-        Ok((response.messages.unwrap_or_default(), Instant::now()))
+        Ok(ReceivedMessages {
+            messages: response.messages.unwrap_or_default(),
+            since: Instant::now(),
+        })
     }
 
     fn deliver(&self, number: u64, message: Message, since: Instant) {

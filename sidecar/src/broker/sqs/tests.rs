@@ -46,8 +46,8 @@ fn redelivery_delay_doubles_up_to_half_a_minute() {
 async fn lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
     let (leases, visibility, start) = (Leases::default(), Duration::from_secs(90), Instant::now());
     let count = |after: u64| {
-        let (due, lost) = leases.due(visibility, start + Duration::from_secs(after));
-        (due.len(), lost)
+        let due = leases.due(visibility, start + Duration::from_secs(after));
+        (due.extend.len(), due.lost)
     };
     leases.begin(1, "a".to_owned(), 1, visibility, start);
     assert_eq!(count(29), (0, 0));

@@ -58,7 +58,7 @@ impl Folder {
         &self,
         ready_timeout: Option<Duration>,
     ) -> (SocketRuntime, watch::Receiver<Readiness>) {
-        let settings = config::Runtime {
+        let settings = config::RuntimeConfig {
             directory: self.0.clone(),
             timeout: Duration::from_secs(5),
             ready_timeout,

@@ -21,7 +21,7 @@ use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
 use crate::runtime::{CallError, Readiness, Runtime};
-use crate::scheduler::{Exit, Scheduler, Settings};
+use crate::scheduler::{Exit, Scheduler, SchedulerSettings};
 
 /// Default duration of a call.
 const CALL: Duration = Duration::from_millis(5);
@@ -241,7 +241,7 @@ impl Runtime for FakeRuntime {
 pub(super) struct Bench {
     pub(super) broker: Memory,
     pub(super) runtime: FakeRuntime,
-    pub(super) settings: Settings,
+    pub(super) settings: SchedulerSettings,
     pub(super) rules: Rules,
     pub(super) health: Arc<Health>,
     stopping: CancellationToken,
@@ -252,7 +252,7 @@ impl Bench {
         Self {
             broker: Memory::new("asya-foo"),
             runtime: FakeRuntime::new(),
-            settings: Settings {
+            settings: SchedulerSettings {
                 concurrency: 1,
                 lookahead: Lookahead::Fixed(0),
                 grace_period: Duration::from_secs(30),

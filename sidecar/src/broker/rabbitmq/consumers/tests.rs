@@ -18,14 +18,14 @@ use crate::broker::rabbitmq::counting::Counting;
 use crate::broker::rabbitmq::near_delivery_limit::NearDeliveryLimit;
 use crate::broker::rabbitmq::testing::{connected, settings};
 use crate::broker::{Delivery, Demand, Event, Receipt, Settlement};
-use crate::config::RabbitMq;
+use crate::config::RabbitMqConfig;
 use crate::metrics::BrokerMetrics;
 
 type Settlements = mpsc::UnboundedSender<(Receipt, Settlement)>;
 
 /// A session, what settles its deliveries, and what it reports.
 fn session(
-    settings: RabbitMq,
+    settings: RabbitMqConfig,
     demand: watch::Receiver<Demand>,
 ) -> (Session, Settlements, mpsc::UnboundedReceiver<Event>) {
     let metrics = BrokerMetrics::default();

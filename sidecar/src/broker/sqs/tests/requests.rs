@@ -73,8 +73,8 @@ impl ProvideCredentials for Source {
     }
 }
 
-fn settings(url: &str) -> config::Sqs {
-    config::Sqs {
+fn settings(url: &str) -> config::SqsConfig {
+    config::SqsConfig {
         region: "us-east-1".to_owned(),
         endpoint: Some(url.to_owned()),
         visibility: Duration::from_secs(90),
@@ -456,7 +456,7 @@ async fn message_is_deleted_once_its_result_is_sent_even_if_its_lease_was_lost()
     })
     .await;
     let (events, mut told) = unbounded_channel();
-    let settings = config::Sqs {
+    let settings = config::SqsConfig {
         visibility: Duration::from_secs(1),
         ..settings(&fake.url)
     };

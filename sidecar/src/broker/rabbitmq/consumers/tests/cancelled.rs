@@ -12,7 +12,7 @@ use super::super::MIN_CONSUMER_TIMEOUT;
 use super::{Settlements, session};
 use crate::broker::rabbitmq::testing::{frame, method, settings};
 use crate::broker::{Delivery, Demand, Event, Settlement};
-use crate::config::RabbitMq;
+use crate::config::RabbitMqConfig;
 
 const QUEUE: &[u8] = b"\x08asya-foo";
 const CONSUMER: &[u8] = b"\x06asya-1";
@@ -39,7 +39,7 @@ impl Fixture {
     async fn start(version: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
-        let settings = RabbitMq {
+        let settings = RabbitMqConfig {
             host: "127.0.0.1".to_owned(),
             port,
             ..settings()
