@@ -31,7 +31,7 @@ const INVALID: u16 = 422;
 /// How violations are handled (VAC-3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub enum Mode {
+pub enum ValidationMode {
     /// Denies the write.
     #[default]
     Enforce,
@@ -44,7 +44,7 @@ pub enum Mode {
 /// Validates actors.
 pub struct ActorReviewer {
     /// How violations are handled.
-    pub mode: Mode,
+    pub mode: ValidationMode,
     /// The operator's own namespace.
     pub namespace: String,
     pub index: Arc<Index>,
@@ -55,16 +55,16 @@ pub struct ActorReviewer {
 
 /// The fields of an actor that are read.
 #[derive(Deserialize)]
-struct Object<'a> {
+struct ReviewedActor<'a> {
     #[serde(borrow)]
-    metadata: Metadata<'a>,
+    metadata: ActorMetadata<'a>,
     #[serde(borrow, default)]
     spec: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
+struct ActorMetadata<'a> {
     #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -73,7 +73,7 @@ struct Metadata<'a> {
     deletion_timestamp: Option<Cow<'a, str>>,
 }
 
-impl<'a> Object<'a> {
+impl<'a> ReviewedActor<'a> {
     fn read(raw: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(raw?.get()).ok()
     }
@@ -93,10 +93,10 @@ impl ActorReviewer {
         if !request.is_for(&SERVED) {
             return ReviewOutcome::not_served(request);
         }
-        if self.mode == Mode::Off {
+        if self.mode == ValidationMode::Off {
             return ReviewOutcome::allowed(ReviewReason::Off);
         }
-        let Some(actor) = Object::read(request.object) else {
+        let Some(actor) = ReviewedActor::read(request.object) else {
             return ReviewOutcome {
                 response: AdmissionResponse::warned(
                     "asya-webhook: cannot decode the actor; asya-controller validates it",
@@ -109,7 +109,7 @@ impl ActorReviewer {
         if actor.metadata.deletion_timestamp.is_some() {
             return ReviewOutcome::allowed(ReviewReason::Deleting);
         }
-        let old = Object::read(request.old_object).filter(|_| request.operation == "UPDATE");
+        let old = ReviewedActor::read(request.old_object).filter(|_| request.operation == "UPDATE");
         let mut errors = annotation_violations(&actor, old.as_ref());
         let key = Key::new(&request.namespace, &actor.metadata.name);
         if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
@@ -213,7 +213,7 @@ impl ActorReviewer {
                 event: None,
             };
         }
-        let (response, reason) = if self.mode == Mode::Warn {
+        let (response, reason) = if self.mode == ValidationMode::Warn {
             let errors = errors.iter().map(ToString::to_string);
             let response = AdmissionResponse {
                 warnings: errors.chain(warnings).collect(),
@@ -240,7 +240,10 @@ impl ActorReviewer {
 }
 
 /// Annotations that this write sets to unknown values (FW-21, ADM-6).
-fn annotation_violations(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
+fn annotation_violations(
+    actor: &ReviewedActor<'_>,
+    old: Option<&ReviewedActor<'_>>,
+) -> Vec<Violation> {
     let old_value = |name: &str| old.and_then(|old| old.annotation(name));
     validate::annotations(|name| {
         let value = actor.annotation(name);

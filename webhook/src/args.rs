@@ -6,7 +6,7 @@ use std::time::Duration;
 use asya_process::flags::InstallationFlags;
 use clap::Parser;
 
-use crate::actor::Mode;
+use crate::actor::ValidationMode;
 
 /// The admission webhook of Asya's `AsyncActors`.
 #[derive(Parser, Debug)]
@@ -45,7 +45,7 @@ pub struct Args {
 
     /// What happens to an `AsyncActor` that breaks a rule: Enforce (the default), Warn or Off.
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
-    pub validation: Mode,
+    pub validation: ValidationMode,
 
     /// Seconds for which the webhook keeps answering reviews after SIGTERM, until API servers no longer send any.
     #[arg(long, default_value_t = 10)]

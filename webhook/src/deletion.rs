@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::actor::Mode;
+use crate::actor::ValidationMode;
 use crate::index::Index;
 use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::{AdmissionRequest, AdmissionResponse, Served};
@@ -46,14 +46,14 @@ const MAX_NAMED_ACTORS: usize = 3;
 /// Reviews deletions.
 pub struct DeletionReviewer {
     /// How a deletion that would lose something is handled.
-    pub mode: Mode,
+    pub mode: ValidationMode,
     pub index: Arc<Index>,
 }
 
 #[derive(Deserialize)]
-struct Object<'a> {
+struct DeletedObject<'a> {
     #[serde(borrow)]
-    metadata: Metadata<'a>,
+    metadata: DeletedMetadata<'a>,
     #[serde(default)]
     spec: Value,
     #[serde(default)]
@@ -62,7 +62,7 @@ struct Object<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
+struct DeletedMetadata<'a> {
     #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -73,14 +73,14 @@ struct Metadata<'a> {
     deletion_timestamp: Option<Cow<'a, str>>,
 }
 
-impl Metadata<'_> {
+impl DeletedMetadata<'_> {
     fn is_enabled(&self, name: &str) -> bool {
         let value = self.annotations.as_ref().and_then(|all| all.get(name));
         is_switched_on(value.map(AsRef::as_ref))
     }
 }
 
-impl Object<'_> {
+impl DeletedObject<'_> {
     /// `deletionPolicy: Orphan`.
     fn keeps_children(&self) -> bool {
         self.spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan")
@@ -94,11 +94,11 @@ impl DeletionReviewer {
         if !is_actor && !request.is_for(&DEFINITIONS) {
             return ReviewOutcome::not_served(request);
         }
-        if self.mode == Mode::Off {
+        if self.mode == ValidationMode::Off {
             return ReviewOutcome::allowed(ReviewReason::Off);
         }
         let raw = request.old_object.map(RawValue::get).unwrap_or_default();
-        let Ok(object) = serde_json::from_str::<Object<'_>>(raw) else {
+        let Ok(object) = serde_json::from_str::<DeletedObject<'_>>(raw) else {
             return ReviewOutcome::allowed(ReviewReason::Unreadable);
         };
         let denial = if is_actor {
@@ -111,8 +111,10 @@ impl DeletionReviewer {
             return ReviewOutcome::allowed(ReviewReason::Valid);
         };
         let response = match self.mode {
-            Mode::Warn => AdmissionResponse::warned(text),
-            Mode::Enforce | Mode::Off => AdmissionResponse::denied(FORBIDDEN, text),
+            ValidationMode::Warn => AdmissionResponse::warned(text),
+            ValidationMode::Enforce | ValidationMode::Off => {
+                AdmissionResponse::denied(FORBIDDEN, text)
+            }
         };
         ReviewOutcome {
             response,
@@ -121,7 +123,7 @@ impl DeletionReviewer {
         }
     }
 
-    fn crd_denial(&self, object: &Object<'_>) -> Option<String> {
+    fn crd_denial(&self, object: &DeletedObject<'_>) -> Option<String> {
         if object.metadata.name != CRD_NAME
             || object.metadata.is_enabled(annotation::ALLOW_DELETION)
         {
@@ -158,7 +160,7 @@ impl DeletionReviewer {
 }
 
 fn actor_denial(
-    object: &Object<'_>,
+    object: &DeletedObject<'_>,
     request: &AdmissionRequest<'_>,
 ) -> Option<(ReviewReason, String)> {
     if request.is_foreground_deletion() && object.keeps_children() {
@@ -168,8 +170,8 @@ fn actor_denial(
 }
 
 /// Uses the message counts in the status; the finalizer protects messages that arrived since.
-fn queue_denial(object: &Object<'_>) -> Option<String> {
-    let Object {
+fn queue_denial(object: &DeletedObject<'_>) -> Option<String> {
+    let DeletedObject {
         metadata,
         spec,
         status,

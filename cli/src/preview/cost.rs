@@ -57,28 +57,30 @@ mod tests {
     /// ROLL-7
     #[test]
     fn surge_holds_more_gpus_and_eviction_holds_none() {
-        for (by, pods, surge, unavailable, expected) in [
-            (ReplacedBy::Workload, 4, 1, 1, (1, 3, 8, 10)),
-            (ReplacedBy::Operator, 2, 0, 1, (1, 3, 8, 8)),
-            (ReplacedBy::Workload, 4, 0, 4, (1, 0, 8, 8)),
-            (ReplacedBy::None, 0, 0, 0, (0, 4, 8, 8)),
+        let restart = |by, pods, surge, unavailable| Restart {
+            by,
+            pods,
+            total: 4,
+            surge,
+            unavailable,
+            ..Restart::default()
+        };
+        let cost = |rollouts, replaced, ready, gpus_meanwhile| Cost {
+            rollouts,
+            replaced,
+            started: 0,
+            ready,
+            gpus_per_pod: 2,
+            gpus_now: 8,
+            gpus_meanwhile,
+        };
+        for (restart, expected) in [
+            (restart(ReplacedBy::Workload, 4, 1, 1), cost(1, 4, 3, 10)),
+            (restart(ReplacedBy::Operator, 2, 0, 1), cost(1, 2, 3, 8)),
+            (restart(ReplacedBy::Workload, 4, 0, 4), cost(1, 4, 0, 8)),
+            (restart(ReplacedBy::None, 0, 0, 0), cost(0, 0, 4, 8)),
         ] {
-            let restart = Restart {
-                by,
-                pods,
-                total: 4,
-                surge,
-                unavailable,
-                ..Restart::default()
-            };
-            let found = of_restart(&restart, 2);
-            let found = (
-                found.rollouts,
-                found.ready,
-                found.gpus_now,
-                found.gpus_meanwhile,
-            );
-            assert_eq!(found, expected, "{restart:?}");
+            assert_eq!(of_restart(&restart, 2), expected, "{restart:?}");
         }
         assert_eq!(of_start(3, 2).gpus_meanwhile, 6);
     }

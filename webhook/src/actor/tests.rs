@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asya_shared::validate::MAX_SPEC_BYTES;
 use serde_json::{Value, json};
 
-use super::{ActorReviewer, Mode};
+use super::{ActorReviewer, ValidationMode};
 use crate::facts::SharedFacts;
 use crate::index::{Index, LastResponse};
 use crate::outcome::{ReviewOutcome, ReviewReason};
@@ -19,7 +19,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    pub(super) fn new(mode: Mode) -> Self {
+    pub(super) fn new(mode: ValidationMode) -> Self {
         let last_response = LastResponse::default();
         last_response.record_response();
         Self {
@@ -93,7 +93,7 @@ fn bad_spec() -> Value {
 /// VAC-1
 #[test]
 fn all_errors_are_in_one_response_sorted_by_path() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let outcome = fixture.create(&actor("models", "phi3", &bad_spec()));
     assert_eq!(outcome.reason, ReviewReason::Invalid);
     assert_eq!(
@@ -110,7 +110,11 @@ fn all_errors_are_in_one_response_sorted_by_path() {
 /// VAC-7
 #[test]
 fn response_never_patches_an_actor() {
-    for mode in [Mode::Enforce, Mode::Warn, Mode::Off] {
+    for mode in [
+        ValidationMode::Enforce,
+        ValidationMode::Warn,
+        ValidationMode::Off,
+    ] {
         let fixture = Fixture::new(mode);
         let minimal = json!({"transport": "other", "workloadRef": binding("Deployment", "phi")["workloadRef"]});
         for spec in [minimal, bad_spec(), json!({})] {
@@ -123,7 +127,7 @@ fn response_never_patches_an_actor() {
 /// VAC-1, VAC-2
 #[test]
 fn value_out_of_range_is_reported_with_its_path() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let mut spec = standalone("mq");
     spec["timeout"] = json!({"processing": 99_999_999_999_u64});
     let outcome = fixture.create(&actor("models", "phi3", &spec));
@@ -132,7 +136,7 @@ fn value_out_of_range_is_reported_with_its_path() {
 
 #[test]
 fn valid_actor_is_allowed_without_warnings() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let outcome = fixture.create(&actor("models", "phi3", &standalone("mq")));
     assert_eq!(outcome.reason, ReviewReason::Valid);
     assert_eq!(outcome.response.warnings, [""; 0]);
@@ -143,7 +147,7 @@ fn valid_actor_is_allowed_without_warnings() {
 #[test]
 fn modes_deny_warn_or_skip_validation() {
     let invalid = actor("models", "phi3", &bad_spec());
-    let warned = Fixture::new(Mode::Warn).create(&invalid);
+    let warned = Fixture::new(ValidationMode::Warn).create(&invalid);
     assert_eq!(warned.reason, ReviewReason::InvalidWarned);
     assert_eq!(warned.response.denied, None);
     assert_eq!(
@@ -153,7 +157,7 @@ fn modes_deny_warn_or_skip_validation() {
             "spec.transport: must name a configured transport",
         ]
     );
-    let skipped = Fixture::new(Mode::Off).create(&invalid);
+    let skipped = Fixture::new(ValidationMode::Off).create(&invalid);
     assert_eq!(skipped.reason, ReviewReason::Off);
     assert_eq!(
         (skipped.response.denied, skipped.response.warnings.len()),
@@ -164,7 +168,7 @@ fn modes_deny_warn_or_skip_validation() {
 /// ADM-5
 #[test]
 fn actor_being_deleted_is_allowed_with_any_spec() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     for spec in [bad_spec(), json!("no object"), json!(7)] {
         let old = actor("models", "phi3", &json!({}));
         let mut new = actor("models", "phi3", &spec);
@@ -178,7 +182,7 @@ fn actor_being_deleted_is_allowed_with_any_spec() {
 /// ADM-6
 #[test]
 fn unchanged_spec_is_not_validated() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut paused = old.clone();
     paused["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
@@ -198,7 +202,7 @@ fn unchanged_spec_is_not_validated() {
 /// ADM-6
 #[test]
 fn changed_spec_is_validated_as_a_whole() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let old = actor("models", "phi3", &bad_spec());
     let mut new = old.clone();
     new["spec"]["transport"] = json!("mq");
@@ -218,7 +222,7 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
     let mut other = spec.clone();
     other["timeout"] = json!({"processing": 5});
     let (invalid, valid) = (annotated("paused", &spec), annotated("Paused", &spec));
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     for outcome in [fixture.create(&invalid), fixture.update(&valid, &invalid)] {
         let text = denial(&outcome);
         assert!(
@@ -244,7 +248,7 @@ fn unknown_annotation_value_is_denied_when_it_is_set() {
 /// VAL-22, ADM-6
 #[test]
 fn large_spec_is_denied_unless_it_was_large_before_and_does_not_grow() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let sized = |bytes: usize| {
         let mut spec = standalone("mq");
         spec["workload"]["template"]["metadata"] =
@@ -272,7 +276,7 @@ fn large_spec_is_denied_unless_it_was_large_before_and_does_not_grow() {
 /// ADM-6: a rule for new names does not block existing actors.
 #[test]
 fn rules_for_new_actors_do_not_apply_to_existing_ones() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let name = "a.b";
     let (old, mut new) = (standalone("mq"), standalone("mq"));
     new["timeout"] = json!({"processing": 5});
@@ -285,7 +289,7 @@ fn rules_for_new_actors_do_not_apply_to_existing_ones() {
 /// ADM-6, VAL-11
 #[test]
 fn rule_for_names_applies_to_a_change_of_what_they_name() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let named = |spec: &Value| actor("models", &"a".repeat(60), spec);
     let (old, mut new) = (standalone("mq"), standalone("mq"));
     new["workload"]["kind"] = json!("StatefulSet");
@@ -296,7 +300,7 @@ fn rule_for_names_applies_to_a_change_of_what_they_name() {
 /// BIND-13, BIND-14
 #[test]
 fn immutable_fields_are_compared_with_the_old_spec() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let bound = |spec: &Value| actor("models", "phi3", spec);
     let old = bound(&binding("Deployment", "a"));
     let outcome = fixture.update(&old, &bound(&binding("Deployment", "b")));
@@ -308,7 +312,7 @@ fn immutable_fields_are_compared_with_the_old_spec() {
 /// ADM-3
 #[test]
 fn other_kinds_and_operations_are_allowed_with_a_warning() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let invalid = actor("models", "phi3", &bad_spec());
     let outcome = fixture.review("DELETE", &Value::Null, &invalid);
     assert_eq!(outcome.reason, ReviewReason::NotServed);

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{DeletionReviewer, Mode};
+use super::{DeletionReviewer, ValidationMode};
 use crate::index::Index;
 use crate::outcome::{ReviewOutcome, ReviewReason};
 use crate::review::AdmissionRequest;
@@ -37,7 +37,7 @@ fn review_with_options(
     reviewer.review(&AdmissionRequest::read(review.to_string().as_bytes()).unwrap())
 }
 
-fn reviewer(mode: Mode, actors: &[Value]) -> DeletionReviewer {
+fn reviewer(mode: ValidationMode, actors: &[Value]) -> DeletionReviewer {
     let index = Arc::new(Index::new(installation()));
     for actor in actors {
         index_actor(&index, actor);
@@ -61,7 +61,7 @@ fn actor_with_messages(queued: i64, processing: i64, change: &Value) -> Value {
 /// QUE-40
 #[test]
 fn delete_if_empty_denies_deletion_of_an_actor_with_messages() {
-    let enforce = reviewer(Mode::Enforce, &[]);
+    let enforce = reviewer(ValidationMode::Enforce, &[]);
     let none = json!({});
     let outcome = review_deletion(
         &enforce,
@@ -122,7 +122,7 @@ fn delete_if_empty_denies_deletion_of_an_actor_with_messages() {
         assert_eq!(outcome.reason, ReviewReason::Valid, "{case}");
         assert!(outcome.response.denied.is_none(), "{case}");
     }
-    let warns = reviewer(Mode::Warn, &[]);
+    let warns = reviewer(ValidationMode::Warn, &[]);
     let warned = review_deletion(
         &warns,
         "asya.sh",
@@ -132,7 +132,7 @@ fn delete_if_empty_denies_deletion_of_an_actor_with_messages() {
     .response;
     assert_eq!((warned.denied, warned.warnings.len()), (None, 1));
     let off = review_deletion(
-        &reviewer(Mode::Off, &[]),
+        &reviewer(ValidationMode::Off, &[]),
         "asya.sh",
         "AsyncActor",
         &actor_with_messages(1, 0, &none),
@@ -155,7 +155,7 @@ fn crd_deletion_is_denied_while_actors_have_queues() {
     let mut new = actor("models", "new", &json!({"transport": "mq"}));
     new["status"] = json!({});
     let with_queues = reviewer(
-        Mode::Enforce,
+        ValidationMode::Enforce,
         &[actor_with_messages(0, 0, &json!({})), new.clone()],
     );
     let outcome = delete_crd(&with_queues, &definition(Value::Null));
@@ -175,7 +175,7 @@ fn crd_deletion_is_denied_while_actors_have_queues() {
     );
     let other = json!({"metadata": {"name": "scaledobjects.keda.sh"}});
     assert_eq!(delete_crd(&with_queues, &other).reason, ReviewReason::Valid);
-    let without_queues = reviewer(Mode::Enforce, &[new]);
+    let without_queues = reviewer(ValidationMode::Enforce, &[new]);
     assert_eq!(
         delete_crd(&without_queues, &definition(Value::Null)).reason,
         ReviewReason::Valid
@@ -188,7 +188,7 @@ fn crd_deletion_is_denied_while_actors_have_queues() {
 /// FW-23: the garbage collector deletes the children of a foreground deletion before the operator can orphan them.
 #[test]
 fn foreground_deletion_of_an_actor_that_keeps_its_children_is_denied() {
-    let enforce = reviewer(Mode::Enforce, &[]);
+    let enforce = reviewer(ValidationMode::Enforce, &[]);
     let review = |policy: &str, options: Value| {
         let object = actor_with_messages(0, 0, &json!({"spec": {"deletionPolicy": policy}}));
         review_with_options(&enforce, ("asya.sh", "AsyncActor"), &object, &options)

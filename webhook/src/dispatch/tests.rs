@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::Dispatcher;
-use crate::actor::{ActorReviewer, Mode};
+use crate::actor::{ActorReviewer, ValidationMode};
 use crate::deletion::DeletionReviewer;
 use crate::events::{Events, channel};
 use crate::facts::SharedFacts;
@@ -38,14 +38,14 @@ fn router_for(index: Arc<Index>, last_response: LastResponse, events: Events) ->
     let namespace = "asya-system".to_owned();
     let dispatcher = Dispatcher {
         actors: ActorReviewer {
-            mode: Mode::Enforce,
+            mode: ValidationMode::Enforce,
             namespace: namespace.clone(),
             index: Arc::clone(&index),
             last_response,
             facts: SharedFacts::default(),
         },
         deletions: DeletionReviewer {
-            mode: Mode::Enforce,
+            mode: ValidationMode::Enforce,
             index: Arc::clone(&index),
         },
         pods: PodReviewer { namespace, index },

@@ -46,77 +46,75 @@ const OLD: [(&str, bool, bool); 4] = [
     ("phi-2", true, false),
 ];
 
+/// A workload with four pods, and how they are replaced.
+struct Case<'a> {
+    roll: &'a RolloutMethod,
+    kind: &'a str,
+    spec: Value,
+    by: ReplacedBy,
+    order: &'a [&'a str],
+    surge: i32,
+    unavailable: i32,
+}
+
 /// ROLL-3, ROLL-4, ROLL-6, SAFE-11
 #[test]
 fn update_strategy_decides_who_replaces_pods_and_in_which_order() {
-    let four = json!({"replicas": 4});
-    let surge =
-        json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}});
-    let recreate = json!({"replicas": 4, "strategy": {"type": "Recreate"}});
+    let four = || json!({"replicas": 4});
     let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata"]);
-    let evicted = &["phi-1", "phi-2", "phi-10", "phi-0"][..];
-    for (roll, kind, spec, by, order, surge, unavailable) in [
-        (
-            &template(),
-            "Deployment",
-            &four,
-            ReplacedBy::Workload,
-            &[][..],
-            1,
-            1,
-        ),
-        (
-            &template(),
-            "Deployment",
-            &surge,
-            ReplacedBy::Workload,
-            &[],
-            2,
-            0,
-        ),
-        (
-            &template(),
-            "Deployment",
-            &recreate,
-            ReplacedBy::Operator,
-            evicted,
-            0,
-            1,
-        ),
-        (
-            &template(),
-            "StatefulSet",
-            &four,
-            ReplacedBy::Workload,
-            &["phi-10", "phi-2", "phi-1", "phi-0"],
-            0,
-            1,
-        ),
-        (
-            &RolloutMethod::Evict,
-            "ReplicaSet",
-            &four,
-            ReplacedBy::Operator,
-            evicted,
-            0,
-            1,
-        ),
-        (&owner, "Deployment", &four, ReplacedBy::Owner, &[], 1, 1),
+    let by_template = template();
+    let by_deployment = || Case {
+        roll: &by_template,
+        kind: "Deployment",
+        spec: four(),
+        by: ReplacedBy::Workload,
+        order: &[],
+        surge: 1,
+        unavailable: 1,
+    };
+    let by_eviction = || Case {
+        by: ReplacedBy::Operator,
+        order: &["phi-1", "phi-2", "phi-10", "phi-0"],
+        surge: 0,
+        ..by_deployment()
+    };
+    for case in [
+        by_deployment(),
+        Case {
+            spec: json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}}),
+            surge: 2,
+            unavailable: 0,
+            ..by_deployment()
+        },
+        Case {
+            spec: json!({"replicas": 4, "strategy": {"type": "Recreate"}}),
+            ..by_eviction()
+        },
+        Case {
+            kind: "StatefulSet",
+            order: &["phi-10", "phi-2", "phi-1", "phi-0"],
+            surge: 0,
+            ..by_deployment()
+        },
+        Case {
+            roll: &RolloutMethod::Evict,
+            kind: "ReplicaSet",
+            ..by_eviction()
+        },
+        Case {
+            roll: &owner,
+            by: ReplacedBy::Owner,
+            ..by_deployment()
+        },
     ] {
-        let found = restart(roll, &[workload(kind, spec)], &pods(&OLD));
-        let names: Vec<&str> = found.order.iter().map(String::as_str).collect();
-        assert_eq!(
-            (
-                found.by,
-                &names[..],
-                found.surge,
-                found.unavailable,
-                found.pods
-            ),
-            (by, order, surge, unavailable, 4),
-            "{kind} {spec}: {}",
-            found.text
-        );
+        let workloads = [workload(case.kind, &case.spec)];
+        let found = restart(case.roll, &workloads, &pods(&OLD));
+        let context = format!("{} {}: {}", case.kind, case.spec, found.text);
+        assert_eq!(found.by, case.by, "{context}");
+        assert_eq!(found.order, case.order, "{context}");
+        assert_eq!(found.surge, case.surge, "{context}");
+        assert_eq!(found.unavailable, case.unavailable, "{context}");
+        assert_eq!(found.pods, 4, "{context}");
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Fixture, denial, standalone};
-use crate::actor::Mode;
+use crate::actor::ValidationMode;
 use crate::outcome::ReviewReason;
 use crate::testing::{actor, binding};
 
@@ -16,7 +16,7 @@ fn on(spec: &Value, transport: &str) -> Value {
 /// VAC-1, VAC-4: the example in the specification, with another kind.
 #[test]
 fn conflicts_name_the_other_actor() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let spec = on(&binding("Deployment", "phi-3"), "mq");
     fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
     fixture.add_actor(&actor("models", "phi3-old", &spec));
@@ -32,7 +32,7 @@ fn conflicts_name_the_other_actor() {
 /// VAC-4, VAL-16
 #[test]
 fn queue_and_dead_letter_queue_names_conflict_only_on_the_same_broker() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let mut retired = actor("a", "old", &standalone("other"));
     retired["status"] = json!({
         "queue": {"transport": "mq", "name": "asya-verified"},
@@ -64,7 +64,7 @@ fn queue_and_dead_letter_queue_names_conflict_only_on_the_same_broker() {
 /// VAC-4: the owner of the name is reported.
 #[test]
 fn oldest_claimant_owns_a_contested_name() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     for (namespace, created) in [("b", "2026-05-04T09:00:00Z"), ("a", "2026-05-04T10:00:00Z")] {
         let mut actor = actor(namespace, "x", &standalone("mq"));
         actor["metadata"]["creationTimestamp"] = json!(created);
@@ -77,7 +77,7 @@ fn oldest_claimant_owns_a_contested_name() {
 /// ADM-6
 #[test]
 fn conflicts_are_checked_only_for_changed_fields() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
     let old = actor("models", "phi3", &standalone("mq"));
     let mut new = old.clone();
@@ -92,7 +92,7 @@ fn conflicts_are_checked_only_for_changed_fields() {
 /// VAC-4: nor with an earlier actor with the same name.
 #[test]
 fn actor_does_not_conflict_with_itself() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     fixture.add_actor(&actor("models", "phi3", &binding("Deployment", "m")));
     let mut recreated = actor("models", "phi3", &binding("Deployment", "m"));
     recreated["metadata"]["uid"] = json!("another");
@@ -102,7 +102,7 @@ fn actor_does_not_conflict_with_itself() {
 /// VAC-4, BIND-45
 #[test]
 fn target_and_everything_it_resolves_to_are_bound_once() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let mut first = actor("models", "first", &binding("Deployment", "phi-3"));
     let chain = ["Deployment/phi-3", "StatefulSet/phi-3-set"];
     first["status"] = json!({"resolvedTarget": {
@@ -139,7 +139,7 @@ fn target_and_everything_it_resolves_to_are_bound_once() {
 /// VAC-4, BIND-2
 #[test]
 fn targets_in_other_or_excluded_namespaces_are_denied() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let mut across = binding("Deployment", "m");
     across["workloadRef"]["namespace"] = json!("elsewhere");
     let outcome = fixture.create(&actor("models", "phi3", &across));
@@ -156,7 +156,7 @@ fn targets_in_other_or_excluded_namespaces_are_denied() {
 /// VAC-4, VAL-17
 #[test]
 fn unusable_transport_is_a_warning_that_lists_the_enabled_ones() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     for (transport, problem) in [("kafka", "not configured"), ("off", "disabled")] {
         let outcome = fixture.create(&actor("models", "phi3", &standalone(transport)));
         assert_eq!(outcome.reason, ReviewReason::Valid);
@@ -170,7 +170,7 @@ fn unusable_transport_is_a_warning_that_lists_the_enabled_ones() {
 /// VAC-5
 #[tokio::test(start_paused = true)]
 async fn conflicts_become_warnings_when_the_index_is_stale() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     fixture.add_actor(&actor("other", "phi3", &standalone("mq")));
     let conflicting = actor("models", "phi3", &standalone("mq"));
     let invalid = actor("models", "phi3", &on(&standalone("mq"), ""));

@@ -4,12 +4,12 @@ use asya_shared::admission::facts::{UnreadableKind, WebhookFacts};
 use serde_json::{Value, json};
 
 use super::{Fixture, denial};
-use crate::actor::Mode;
+use crate::actor::ValidationMode;
 use crate::outcome::ReviewReason;
 use crate::testing::{actor, binding};
 
 fn world_with(facts: WebhookFacts) -> Fixture {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     fixture.reviewer.facts.set(facts);
     fixture
 }
