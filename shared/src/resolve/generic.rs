@@ -9,8 +9,8 @@ use super::owned::{
 };
 use super::server::template_server;
 use super::{
-    Caveat, CaveatReason, ContainerShape, GroupKind, OwnerRule, PodMatch, Related, Resolution,
-    Resolver, RolloutMethod, Scale, Server, Target, ambiguous, plain,
+    Caveat, CaveatReason, ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related,
+    Resolution, Resolver, RolloutMethod, Scale, Server, Target, ambiguous, plain,
 };
 
 pub(super) static GENERIC: Generic = Generic;
@@ -45,30 +45,19 @@ impl Generic {
         let root = Fields::of(target, "the target")?;
         let itself = &root.itself;
         let is_its_own = is_workload(itself.group_kind());
-        let mut reached = if is_its_own {
-            vec![ReachedWorkload {
-                object: target,
-                workload: itself.clone(),
-                chain: Vec::new(),
-            }]
-        } else {
-            workloads_below(related, root.uid)
-        };
-        let Some(one) = reached.pop() else {
-            return Err(waiting(format!(
-                "{itself} owns no workload within four levels; waiting for one, or set spec.workloadRef to the object \
-                 that owns the pods in a new AsyncActor"
-            )));
-        };
-        if !reached.is_empty() {
-            let all = reached.into_iter().chain([one]);
-            return Err(ambiguous(itself, all.map(|it| it.workload)));
-        }
         let ReachedWorkload {
             object,
             workload,
             chain,
-        } = one;
+        } = if is_its_own {
+            ReachedWorkload {
+                object: target,
+                workload: itself.clone(),
+                chain: Vec::new(),
+            }
+        } else {
+            only_workload_below(itself, related, root.uid)?
+        };
         let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
         let (Some(labels), Some(owner)) = (selector_of(object), owner) else {
             return Err(waiting(format!(
@@ -107,4 +96,24 @@ impl Generic {
             workload,
         })
     }
+}
+
+/// The workload below an object of an unknown kind, if it is the only one.
+fn only_workload_below<'a>(
+    itself: &ObjectRef,
+    related: &'a Related,
+    uid: &'a str,
+) -> Read<ReachedWorkload<'a>> {
+    let mut reached = workloads_below(related, uid);
+    let Some(one) = reached.pop() else {
+        return Err(waiting(format!(
+            "{itself} owns no workload within four levels; waiting for one, or set spec.workloadRef to the object \
+             that owns the pods in a new AsyncActor"
+        )));
+    };
+    if reached.is_empty() {
+        return Ok(one);
+    }
+    let all = reached.into_iter().chain([one]);
+    Err(ambiguous(itself, all.map(|it| it.workload)))
 }

@@ -15,6 +15,24 @@ pub(super) struct RollAndScale {
     pub(super) warnings: Vec<Caveat>,
 }
 
+impl RollAndScale {
+    /// Of a workload whose owner would revert other ways to replace its pods. `why` it is not scaled, if it is not
+    /// because the owner may set its replicas.
+    fn by_eviction(workload: &ObjectRef, owner: &ObjectRef, why: Option<String>) -> Self {
+        let why = why.unwrap_or_else(|| {
+            format!(
+                "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new \
+                 AsyncActor, or set spec.scaling.enabled to false"
+            )
+        });
+        Self {
+            roll: RolloutMethod::Evict,
+            scale: Scale::refused(why),
+            warnings: vec![has_owner(workload, owner)],
+        }
+    }
+}
+
 /// The warning about an object that belongs to another one.
 pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Caveat {
     let advice = match Integration::of(owner.group_kind()) {
@@ -43,31 +61,19 @@ pub(super) fn roll_and_scale(
     let Some(direct) = owner else {
         return Ok(without_owner(Vec::new()));
     };
-    // eviction is the only way to replace pods that no owner reverts
-    let by_eviction = |owner: &ObjectRef, why: Option<String>| {
-        RollAndScale {
-        roll: RolloutMethod::Evict,
-        scale: Scale::refused(why.unwrap_or_else(|| {
-            format!(
-                "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new AsyncActor, or set spec.scaling.enabled to false"
-            )
-        })),
-        warnings: vec![has_owner(workload, owner)],
-    }
-    };
     let Some((object, resolver)) = nearest_known_owner(target, related) else {
         let kind = direct.group_kind();
         let sets_replicas = Integration::of(kind) != Integration::Generic
             || kind == REVISION
             || kind == LEADER_WORKER_SET;
         return Ok(if sets_replicas {
-            by_eviction(direct, None)
+            RollAndScale::by_eviction(workload, direct, None)
         } else {
             without_owner(vec![has_owner(workload, direct)])
         });
     };
     let Some(owner) = ObjectRef::of(object) else {
-        return Ok(by_eviction(direct, None));
+        return Ok(RollAndScale::by_eviction(workload, direct, None));
     };
     match resolver.resolve(object, &owner_chain(target, related)) {
         Resolution::Found(found) => {
@@ -88,13 +94,13 @@ pub(super) fn roll_and_scale(
             Err(finding)
         }
         // the owner's resolver refers to another workload, or cannot resolve the owner yet
-        Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(by_eviction(
-            &owner,
-            Some(format!(
+        Resolution::Waiting(finding) | Resolution::Refused(finding) => {
+            let why = format!(
                 "{workload} is not the workload by which {owner} scales: {}",
                 finding.message
-            )),
-        )),
+            );
+            Ok(RollAndScale::by_eviction(workload, &owner, Some(why)))
+        }
     }
 }
 

@@ -2,70 +2,70 @@
 
 use super::Subject;
 use super::violation::Violations;
-use crate::api::{MAX_CONCURRENCY, MetricType, messages};
+use crate::api::{AsyncActorSpec, MAX_CONCURRENCY, MetricType, messages};
+
+/// A number of the spec, and the least that it may be.
+struct Bounded {
+    path: &'static str,
+    value: fn(&AsyncActorSpec) -> Option<i32>,
+    least: i32,
+}
+
+const fn bounded(
+    path: &'static str,
+    least: i32,
+    value: fn(&AsyncActorSpec) -> Option<i32>,
+) -> Bounded {
+    Bounded { path, value, least }
+}
+
+const BOUNDED: [Bounded; 11] = [
+    bounded("spec.workload.replicas", 0, |it| {
+        it.workload.as_ref()?.replicas
+    }),
+    bounded("spec.timeout.processing", 0, |it| {
+        it.timeout.as_ref()?.processing
+    }),
+    bounded("spec.timeout.gracefulShutdown", 0, |it| {
+        it.timeout.as_ref()?.graceful_shutdown
+    }),
+    bounded("spec.timeout.progress", 0, |it| {
+        it.timeout.as_ref()?.progress
+    }),
+    bounded("spec.scaling.minReplicas", 0, |it| {
+        it.scaling.as_ref()?.min_replicas
+    }),
+    bounded("spec.scaling.pollingInterval", 0, |it| {
+        it.scaling.as_ref()?.polling_interval
+    }),
+    bounded("spec.scaling.cooldownPeriod", 0, |it| {
+        it.scaling.as_ref()?.cooldown_period
+    }),
+    bounded("spec.scaling.initialCooldownPeriod", 0, |it| {
+        it.scaling.as_ref()?.initial_cooldown_period
+    }),
+    bounded("spec.scaling.activationQueueLength", 0, |it| {
+        it.scaling.as_ref()?.activation_queue_length
+    }),
+    bounded("spec.scaling.maxReplicas", 1, |it| {
+        it.scaling.as_ref()?.max_replicas
+    }),
+    bounded("spec.scaling.queueLength", 1, |it| {
+        it.scaling.as_ref()?.queue_length
+    }),
+];
 
 /// VAL-12.
 pub(super) fn are_in_range(subject: &Subject<'_>, found: &mut Violations) {
-    let spec = subject.spec;
-    let workload = spec.workload.as_ref();
-    let timeout = spec.timeout.as_ref();
-    let scaling = spec.scaling.as_ref();
-    let at_least_0 = [
-        (
-            "spec.workload.replicas",
-            workload.and_then(|it| it.replicas),
-        ),
-        (
-            "spec.timeout.processing",
-            timeout.and_then(|it| it.processing),
-        ),
-        (
-            "spec.timeout.gracefulShutdown",
-            timeout.and_then(|it| it.graceful_shutdown),
-        ),
-        ("spec.timeout.progress", timeout.and_then(|it| it.progress)),
-        (
-            "spec.scaling.minReplicas",
-            scaling.and_then(|it| it.min_replicas),
-        ),
-        (
-            "spec.scaling.pollingInterval",
-            scaling.and_then(|it| it.polling_interval),
-        ),
-        (
-            "spec.scaling.cooldownPeriod",
-            scaling.and_then(|it| it.cooldown_period),
-        ),
-        (
-            "spec.scaling.initialCooldownPeriod",
-            scaling.and_then(|it| it.initial_cooldown_period),
-        ),
-        (
-            "spec.scaling.activationQueueLength",
-            scaling.and_then(|it| it.activation_queue_length),
-        ),
-    ];
-    let at_least_1 = [
-        (
-            "spec.scaling.maxReplicas",
-            scaling.and_then(|it| it.max_replicas),
-        ),
-        (
-            "spec.scaling.queueLength",
-            scaling.and_then(|it| it.queue_length),
-        ),
-    ];
-    for (path, _) in at_least_0
-        .iter()
-        .filter(|(_, value)| value.is_some_and(|it| it < 0))
-    {
-        found.add(*path, messages::AT_LEAST_0);
-    }
-    for (path, _) in at_least_1
-        .iter()
-        .filter(|(_, value)| value.is_some_and(|it| it < 1))
-    {
-        found.add(*path, messages::AT_LEAST_1);
+    for Bounded { path, value, least } in &BOUNDED {
+        if value(subject.spec).is_some_and(|it| it < *least) {
+            let message = if *least == 0 {
+                messages::AT_LEAST_0
+            } else {
+                messages::AT_LEAST_1
+            };
+            found.add(*path, message);
+        }
     }
 }
 

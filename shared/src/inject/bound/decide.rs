@@ -55,15 +55,16 @@ pub fn decide<'a>(
 }
 
 fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
-    let answer = |reason, action, warnings| Decision {
-        actor: Some(actor),
-        reason,
-        action,
-        warnings,
-    };
     let plan = match &actor.state {
         InjectionState::InEffect(plan) => plan,
-        InjectionState::NotInEffect(reason) => return answer(*reason, Action::Allow, Vec::new()),
+        InjectionState::NotInEffect(reason) => {
+            return Decision {
+                actor: Some(actor),
+                reason: *reason,
+                action: Action::Allow,
+                warnings: Vec::new(),
+            };
+        }
         InjectionState::Unusable(why) => {
             return skip_or_deny(actor, pod, InjectionReason::ActorUnusable, why);
         }
@@ -96,14 +97,26 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     if let Some((reason, why)) = withheld_by_probe(actor, pod, &existing) {
         return skip_or_deny(actor, pod, reason, &why);
     }
-    let patch = patch(
-        pod,
+    injected(
+        actor,
         plan,
+        pod,
         &properties,
         &existing,
         is_already_injected,
-        &hash,
-    );
+    )
+}
+
+/// The decision about a pod that gets the sidecar, or has it already.
+fn injected<'a>(
+    actor: &'a BoundActor,
+    plan: &BoundPlan,
+    pod: &PodView<'_>,
+    properties: &PodProperties,
+    existing: &ExistingItems,
+    is_already_injected: bool,
+) -> Decision<'a> {
+    let patch = patch(pod, plan, properties, existing, is_already_injected);
     let mut warnings = Vec::new();
     let grace = pod.spec.termination_grace_period_seconds;
     if grace.is_some_and(|it| it < i64::from(plan.grace_seconds)) {
@@ -123,7 +136,12 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     } else {
         Action::Inject(patch)
     };
-    answer(reason, action, warnings)
+    Decision {
+        actor: Some(actor),
+        reason,
+        action,
+        warnings,
+    }
 }
 
 /// Whether the pod cannot run the sidecar at all (INJ-1, row 4).
@@ -231,7 +249,6 @@ fn patch(
     properties: &PodProperties,
     existing: &ExistingItems,
     is_already_injected: bool,
-    hash: &str,
 ) -> Patch {
     let mut patch = Patch::default();
     let [runtime, sidecar] = plan.containers(properties);
@@ -269,7 +286,7 @@ fn patch(
             patch.add(at.end(), desired);
         }
     }
-    set_metadata(&mut patch, pod, plan, hash);
+    set_metadata(&mut patch, pod, plan, &plan.hash.to_string());
     patch
 }
 
