@@ -54,6 +54,7 @@
 mod actors;
 mod broken;
 mod installation;
+mod operators;
 
 use asya_tests::Result;
 use asya_tests::error::Error;

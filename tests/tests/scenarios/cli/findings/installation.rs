@@ -15,6 +15,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::broken::{self, Before, Problem, cannot_run, set_ca, set_variable};
+use super::operators::second_operator_is_found;
 use super::{checked, ids, is_found, only};
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::cli::{MINUTE, asya, restricted};
@@ -440,6 +441,7 @@ async fn check_finds_each_problem_of_an_installation_and_none_in_a_healthy_one()
         brokers_are_found(scenario).await?;
         only(scenario, "nothing is found any more", &[]).await?;
         are_found(scenario, lasting(), &[]).await?;
+        second_operator_is_found(scenario).await?;
 
         controller.kill().await;
         let checks = only(scenario, "nobody leads", &["LeaderMissing"]).await?;
