@@ -50,7 +50,7 @@ pub(super) async fn remove_leftover_sidecar(
     let next = plan::unbind::leftover_eviction(&unbinding, &deleted.actor_uid, last_eviction, now);
     let availability = unbinding.availability.unwrap_or_default();
     if let Some(pod) = next
-        && let RolloutOutcome::Requested(..) = evict(context, key, &pod, &availability).await?
+        && let RolloutOutcome::Requested(_) = evict(context, key, &pod, &availability).await?
     {
         context.deleted_bindings.record_eviction(key, now);
         info!(pod = %pod.name, "evicted: it got the sidecar when the actor was already deleted");

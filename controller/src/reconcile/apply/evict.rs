@@ -37,10 +37,10 @@ pub async fn evict(
     match evicted {
         Ok(()) => {
             context.rollout_slots.eviction_accepted(key);
-            Ok(RolloutOutcome::requested(ReplacementMethod::Eviction))
+            Ok(RolloutOutcome::Requested(ReplacementMethod::Eviction))
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            Ok(RolloutOutcome::requested(ReplacementMethod::Eviction))
+            Ok(RolloutOutcome::Requested(ReplacementMethod::Eviction))
         }
         Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {

@@ -10,7 +10,7 @@ use super::evict::evict;
 use super::foreign_fields::{TargetAnnotations, roll_path, write_annotations};
 use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::context::Context;
-use crate::fault::{Error, Requeue};
+use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::contention::field_manager::PathElement;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
@@ -35,9 +35,15 @@ pub(super) async fn roll_out(
     }
     match decision {
         RolloutDecision::NotNeeded => Ok(RolloutOutcome::NotNeeded),
-        RolloutDecision::Wait(reason, text, wait) => {
-            Ok(RolloutOutcome::waiting(reason, text, Requeue::After(wait)))
-        }
+        RolloutDecision::InProgress => Ok(RolloutOutcome::in_progress()),
+        RolloutDecision::Wait {
+            message,
+            requeue_after,
+        } => Ok(RolloutOutcome::waiting(
+            Reason::RolloutWaiting,
+            message,
+            Requeue::After(requeue_after),
+        )),
         RolloutDecision::AwaitSlot => Ok(RolloutOutcome::await_slot(FALLBACK_REQUEUE)),
         RolloutDecision::Halted(text) => Ok(RolloutOutcome::Halted(text)),
         RolloutDecision::Stalled(text) => Ok(RolloutOutcome::Stalled(text)),
@@ -60,7 +66,7 @@ pub(super) async fn roll_out(
             if blocked.is_some() {
                 context.rollout_slots.release(key);
             }
-            Ok(blocked.unwrap_or_else(|| RolloutOutcome::requested(ReplacementMethod::Annotation)))
+            Ok(blocked.unwrap_or(RolloutOutcome::Requested(ReplacementMethod::Annotation)))
         }
         RolloutDecision::Act(RolloutAction::Evict(pod)) => {
             evict(context, key, &pod, &params.availability).await

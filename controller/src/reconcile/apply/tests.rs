@@ -26,7 +26,7 @@ use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth, ReadyQueue};
 use crate::context::Context;
-use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::fault::{Error, Fault, Requeue};
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::ObservedQueue;
@@ -281,16 +281,19 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     };
     let other = Key::new("elsewhere", "other");
     let at = |after: Duration| requested_at.checked_add(after).unwrap();
-    let wait = |reason| RolloutDecision::Wait(reason, "text".to_owned(), minute);
-    let (in_progress, waiting) = (Reason::RolloutInProgress, Reason::RolloutWaiting);
     for (progress, rollout, decision, held_for) in [
-        (Some(300), true, wait(in_progress), Some(minute * 5)),
-        (None, true, wait(in_progress), Some(minute * 10)),
-        (Some(0), true, wait(in_progress), Some(hour)),
-        (Some(36_000), true, wait(in_progress), Some(hour)),
+        (
+            Some(300),
+            true,
+            RolloutDecision::InProgress,
+            Some(minute * 5),
+        ),
+        (None, true, RolloutDecision::InProgress, Some(minute * 10)),
+        (Some(0), true, RolloutDecision::InProgress, Some(hour)),
+        (Some(36_000), true, RolloutDecision::InProgress, Some(hour)),
         // A rollout that another controller started.
-        (Some(300), false, wait(in_progress), None),
-        (Some(300), true, wait(waiting), None),
+        (Some(300), false, RolloutDecision::InProgress, None),
+        (Some(300), true, RolloutDecision::wait("text"), None),
         (Some(300), true, RolloutDecision::AwaitSlot, None),
         (
             Some(300),

@@ -53,7 +53,7 @@ pub(super) async fn unbind(
         ),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod, &params.availability).await?;
-            let changed_target = matches!(evicted, RolloutOutcome::Requested(..));
+            let changed_target = matches!(evicted, RolloutOutcome::Requested(_));
             (Some(evicted), changed_target)
         }
     };

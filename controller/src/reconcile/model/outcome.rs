@@ -367,14 +367,18 @@ pub enum RolloutOutcome {
     /// Another field manager keeps changing the annotation: the operator no longer writes it until a spec changes
     /// (CONF-6).
     Yielded,
-    /// A pod replacement was requested.
-    Requested(ReplacementMethod, String, Requeue),
+    /// This reconcile requested the replacement of pods.
+    Requested(ReplacementMethod),
 }
 
 impl RolloutOutcome {
     /// Reported from a conflict until the annotation is written again or the operator stops writing it.
     pub const CONFLICT_MESSAGE: &str = "another field manager owns or changed the annotation that restarts the target's pods; the \
          operator writes it again after a delay (condition Conflict says who)";
+
+    /// Reported from the request to replace pods until none is left to replace.
+    pub const IN_PROGRESS_MESSAGE: &str =
+        "the target's pods are being replaced by pods with the sidecar";
 
     pub fn waiting(reason: Reason, message: impl Into<String>, requeue: Requeue) -> Self {
         Self::Waiting(Fault {
@@ -384,12 +388,12 @@ impl RolloutOutcome {
         })
     }
 
-    pub fn requested(method: ReplacementMethod) -> Self {
-        let text = "the target's pods are being replaced by pods with the sidecar";
-        Self::Requested(
-            method,
-            text.to_owned(),
-            Requeue::After(Duration::from_secs(2)),
+    /// Pods are being replaced, as an earlier reconcile or another controller has requested.
+    pub fn in_progress() -> Self {
+        Self::waiting(
+            Reason::RolloutInProgress,
+            Self::IN_PROGRESS_MESSAGE,
+            Requeue::After(PROGRESS_INTERVAL),
         )
     }
 
@@ -402,6 +406,9 @@ impl RolloutOutcome {
         )
     }
 }
+
+/// Requeue delay for the progress of a rollout, which no watch reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What an actor waits for that gets no rollout slot.
 pub const AWAITS_SLOT: &str =

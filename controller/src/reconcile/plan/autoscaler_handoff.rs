@@ -51,7 +51,7 @@ pub enum HandoffWrite {
 /// Decides from the outcome of the rollout.
 pub fn after_rollout(rolled: &RolloutOutcome) -> HandoffWrite {
     match rolled {
-        RolloutOutcome::Requested(..) => HandoffWrite::WithRollout,
+        RolloutOutcome::Requested(_) => HandoffWrite::WithRollout,
         RolloutOutcome::NotNeeded => HandoffWrite::Separately,
         _ => HandoffWrite::Skipped,
     }

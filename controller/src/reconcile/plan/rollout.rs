@@ -18,7 +18,6 @@ use k8s_openapi::jiff::Timestamp;
 use one_by_one::Evictions;
 use stale_webhook::wait_for_webhook;
 
-use crate::fault::Reason;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
 use crate::reconcile::desired::drain::may_replace_pods;
@@ -165,11 +164,10 @@ fn check_conflict(
                     && matches!(inputs.method, RolloutMethod::AnnotateTemplate(_)),
             })
         }),
-        FieldDecision::Wait(wait) => Some(RolloutDecision::Wait(
-            Reason::RolloutWaiting,
-            RolloutOutcome::CONFLICT_MESSAGE.to_owned(),
-            wait,
-        )),
+        FieldDecision::Wait(wait) => Some(RolloutDecision::Wait {
+            message: RolloutOutcome::CONFLICT_MESSAGE.to_owned(),
+            requeue_after: wait,
+        }),
         FieldDecision::Yield => Some(RolloutDecision::Yield),
     }
 }
@@ -187,7 +185,7 @@ fn annotate(
         .elapsed(previous)
         .is_some_and(|elapsed| elapsed < start_delay);
     if inputs.has_terminating_pod() {
-        return RolloutDecision::in_progress();
+        return RolloutDecision::InProgress;
     }
     if let Some(pod) = evictions.unready_outdated_pod
         && !is_starting
@@ -195,9 +193,7 @@ fn annotate(
         return RolloutDecision::Act(RolloutAction::Evict(pod));
     }
     if is_starting || inputs.objects.iter().any(|it| it.rolling) {
-        return evictions
-            .stalled
-            .unwrap_or_else(RolloutDecision::in_progress);
+        return evictions.stalled.unwrap_or(RolloutDecision::InProgress);
     }
     if evictions.preferred {
         return evictions.decision;

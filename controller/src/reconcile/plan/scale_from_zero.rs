@@ -106,20 +106,12 @@ pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFro
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use asya_shared::inject::bound::ProbeResult::{self, Unverified, Verified};
     use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 
     use super::{ScaleFromZeroInputs, ScaleFromZeroStep, decide};
-    use crate::fault::Reason;
     use crate::reconcile::plan::rollout::inputs::RolloutDecision;
     use crate::reconcile::plan::steps::ScaleFromZero;
-
-    fn waiting() -> RolloutDecision {
-        let delay = Duration::from_secs(5);
-        RolloutDecision::Wait(Reason::RolloutWaiting, String::new(), delay)
-    }
 
     /// SAFE-24, SO-6
     #[test]
@@ -133,7 +125,7 @@ mod tests {
             })
         };
         let idle = Some(RolloutDecision::NotNeeded);
-        let waiting = Some(waiting());
+        let waiting = Some(RolloutDecision::wait("text"));
         let halted = Some(RolloutDecision::Halted(String::new()));
         let scale_up = ScaleFromZero {
             object: ObjectRef::default(),

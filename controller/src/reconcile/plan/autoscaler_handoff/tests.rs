@@ -96,7 +96,7 @@ fn now() -> Timestamp {
 #[test]
 fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
     let competing = || Fault::until_change(Reason::RivalAutoscaler, "theirs");
-    let wait = RolloutDecision::Wait(Reason::RolloutWaiting, String::new(), <_>::default());
+    let wait = RolloutDecision::wait("text");
     let annotate = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
     let (on, off) = (|| scaled(None), || unscaled(true));
     for (is_set, mut scaling, roll, expected) in [
@@ -314,7 +314,7 @@ fn handoff_is_written_by_the_rollout_or_separately_if_none_is_needed() {
     let waiting = RolloutOutcome::waiting(Reason::RolloutWaiting, text(), Requeue::AwaitChange);
     for (outcome, expected) in [
         (
-            RolloutOutcome::Requested(ReplacementMethod::Annotation, text(), Requeue::AwaitChange),
+            RolloutOutcome::Requested(ReplacementMethod::Annotation),
             HandoffWrite::WithRollout,
         ),
         (RolloutOutcome::NotNeeded, HandoffWrite::Separately),

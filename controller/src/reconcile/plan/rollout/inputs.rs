@@ -6,16 +6,13 @@ use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::fault::Reason;
 use crate::reconcile::contention::ContentionState;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::PodToReplace;
 
-/// Requeue delay for the progress of a rollout, which no watch reports.
-pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-/// Requeue delay for a disruption budget.
-pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Requeue delay for what a rollout waits for and no watch reports, such as a disruption budget.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`super::decide`].
 #[derive(Clone, Debug)]
@@ -70,17 +67,22 @@ pub struct RolloutInputs<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RolloutDecision {
     NotNeeded,
-    /// Wait: pods are being replaced, or must not be replaced yet.
-    Wait(Reason, String, Duration),
+    /// Wait: pods are being replaced.
+    InProgress,
+    /// Wait: no pod may be replaced yet.
+    Wait {
+        message: String,
+        requeue_after: Duration,
+    },
     /// Wait for a rollout slot (ROLL-2).
     AwaitSlot,
-    /// See [`RolloutOutcome::Halted`].
+    /// Replace no more pods, for this reason, until a spec changes or the user asks for it (ROLL-5).
     Halted(String),
-    /// See [`RolloutOutcome::Stalled`].
+    /// Replace no more pods, for this reason, until all are ready (SAFE-13).
     Stalled(String),
     /// Another manager changed the annotation (CONF-2).
     RecordConflict(AnnotationConflict),
-    /// See [`RolloutOutcome::Yielded`].
+    /// Another manager keeps changing the annotation: stop writing it (CONF-6).
     Yield,
     /// Execute this step after a dry run.
     Act(RolloutAction),
@@ -96,21 +98,17 @@ impl RolloutDecision {
         )
     }
 
-    pub fn wait(text: impl Into<String>) -> Self {
-        Self::Wait(Reason::RolloutWaiting, text.into(), RECHECK_INTERVAL)
+    /// Waits for something that no watch reports.
+    pub fn wait(message: impl Into<String>) -> Self {
+        Self::Wait {
+            message: message.into(),
+            requeue_after: RECHECK_INTERVAL,
+        }
     }
 
-    pub fn in_progress() -> Self {
-        let text = "the target's pods are being replaced by pods with the sidecar";
-        Self::Wait(
-            Reason::RolloutInProgress,
-            text.to_owned(),
-            PROGRESS_INTERVAL,
-        )
-    }
-
+    /// Whether it may replace pods later, without a change of a spec.
     pub fn is_waiting(&self) -> bool {
-        matches!(self, Self::Wait(..) | Self::AwaitSlot)
+        matches!(self, Self::InProgress | Self::Wait { .. } | Self::AwaitSlot)
     }
 }
 

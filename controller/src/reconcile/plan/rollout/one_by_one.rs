@@ -55,11 +55,11 @@ fn decide(
     blocker: Option<&EvictionBlocker>,
 ) -> RolloutDecision {
     if inputs.has_terminating_pod() {
-        return RolloutDecision::in_progress();
+        return RolloutDecision::InProgress;
     }
     match blocker {
         Some(blocker) if blocker.readiness_overdue => stalled(evicting, blocker),
-        Some(_) if evicting.requested_at.is_some() => RolloutDecision::in_progress(),
+        Some(_) if evicting.requested_at.is_some() => RolloutDecision::InProgress,
         Some(blocker) => RolloutDecision::wait(format!(
             "{}, so no pod is evicted until that has changed",
             blocker.text

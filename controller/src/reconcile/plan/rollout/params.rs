@@ -7,7 +7,6 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::inputs::{RolloutAction, RolloutDecision};
-use crate::fault::Reason;
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
@@ -88,13 +87,13 @@ fn slot_change(
         | RolloutDecision::Halted(_)
         | RolloutDecision::RecordConflict(_)
         | RolloutDecision::Yield => SlotChange::ReleaseAndReset,
-        RolloutDecision::Wait(Reason::RolloutInProgress, ..) => {
+        RolloutDecision::InProgress => {
             let rollout = observed.previous.rollout.as_ref();
             let since = rollout.and_then(|it| it.since.as_ref());
             let until = since.and_then(|since| slot_expiry(observed, since.0, now));
             until.map_or(SlotChange::Release, SlotChange::Acquire)
         }
-        RolloutDecision::Wait(..) | RolloutDecision::Stalled(_) => SlotChange::Release,
+        RolloutDecision::Wait { .. } | RolloutDecision::Stalled(_) => SlotChange::Release,
         RolloutDecision::AwaitSlot => SlotChange::Wait,
         RolloutDecision::Act(RolloutAction::VerifyInjection) => return None,
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_)) => {

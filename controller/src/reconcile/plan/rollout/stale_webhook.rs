@@ -3,7 +3,6 @@
 use asya_shared::api::RolloutStatus;
 
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
-use crate::fault::Reason;
 use crate::reconcile::model::rollout::is_replacement;
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState, WEBHOOK_MAX_LAG};
 
@@ -31,9 +30,12 @@ pub(super) fn wait_for_webhook(
     }
     let remaining = WEBHOOK_MAX_LAG.checked_sub(inputs.elapsed(Some(previous))?)?;
     (!remaining.is_zero()).then(|| {
-        let text = "pods were replaced, but a replica of the webhook that had not read the latest status of the actor \
-                    did not give them the current sidecar; waiting until every replica has read it";
-        RolloutDecision::Wait(Reason::RolloutWaiting, text.to_owned(), remaining)
+        let message = "pods were replaced, but a replica of the webhook that had not read the latest status of the \
+                       actor did not give them the current sidecar; waiting until every replica has read it";
+        RolloutDecision::Wait {
+            message: message.to_owned(),
+            requeue_after: remaining,
+        }
     })
 }
 

@@ -134,9 +134,13 @@ impl Row {
 
     fn waits(&self) -> Option<Reason> {
         match self.decide() {
-            RolloutDecision::Wait(reason, text, wait) => {
-                assert!(!text.is_empty() && !wait.is_zero());
-                Some(reason)
+            RolloutDecision::InProgress => Some(Reason::RolloutInProgress),
+            RolloutDecision::Wait {
+                message,
+                requeue_after,
+            } => {
+                assert!(!message.is_empty() && !requeue_after.is_zero());
+                Some(Reason::RolloutWaiting)
             }
             RolloutDecision::AwaitSlot => Some(Reason::RolloutWaiting),
             _ => None,

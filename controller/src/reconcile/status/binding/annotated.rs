@@ -18,7 +18,7 @@ pub(super) fn annotated(observed: &Observed, outcome: &BindingOutcome) -> Vec<Ro
     };
     let is_written = matches!(
         &outcome.rollout,
-        RolloutOutcome::Requested(ReplacementMethod::Annotation, ..)
+        RolloutOutcome::Requested(ReplacementMethod::Annotation)
     );
     let target_objects = observed
         .rollout()

@@ -101,14 +101,14 @@ fn template_requeue(outcome: &TemplateOutcome) -> Option<Requeue> {
 fn field_events(outcome: &BindingOutcome) -> Vec<(ContestedPart, FieldEvent)> {
     let roll_event = match &outcome.rollout {
         RolloutOutcome::NotNeeded | RolloutOutcome::NoPodsYet => Some(FieldEvent::Reset),
-        RolloutOutcome::Requested(ReplacementMethod::Annotation, ..) => Some(FieldEvent::Written),
+        RolloutOutcome::Requested(ReplacementMethod::Annotation) => Some(FieldEvent::Written),
         RolloutOutcome::Conflict(conflict) => Some(FieldEvent::Conflict(conflict.clone())),
         RolloutOutcome::NotChecked
         | RolloutOutcome::Waiting(_)
         | RolloutOutcome::Halted(_)
         | RolloutOutcome::Stalled(_)
         | RolloutOutcome::Yielded
-        | RolloutOutcome::Requested(ReplacementMethod::Eviction, ..) => None,
+        | RolloutOutcome::Requested(ReplacementMethod::Eviction) => None,
     };
     let roll_event = roll_event.map(|event| (ContestedPart::Roll, event));
     let template_event = match &outcome.template {

@@ -118,7 +118,10 @@ fn injected_by_pods(
     let known = |status: bool, reason, text: &str| Some(Injected::new(status, reason, text));
     match &outcome.rollout {
         RolloutOutcome::Waiting(fault) => known(false, fault.reason, &fault.message),
-        RolloutOutcome::Requested(_, text, _) => known(false, Reason::RolloutInProgress, text),
+        RolloutOutcome::Requested(_) => {
+            let text = RolloutOutcome::IN_PROGRESS_MESSAGE;
+            known(false, Reason::RolloutInProgress, text)
+        }
         RolloutOutcome::Halted(text) | RolloutOutcome::Stalled(text) => {
             known(false, Reason::RolloutHalted, text)
         }

@@ -15,12 +15,14 @@ use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a replacement that is not ready.
 const STALLED_RECHECK: Duration = Duration::from_secs(30);
+/// Requeue interval for a replacement that was just requested.
+const REQUESTED_RECHECK: Duration = Duration::from_secs(2);
 
 /// When to requeue for pods that are being replaced.
 pub(super) fn rollout_retry(outcome: &RolloutOutcome) -> Option<Requeue> {
     match outcome {
         RolloutOutcome::Waiting(fault) => Some(fault.requeue),
-        RolloutOutcome::Requested(_, _, requeue) => Some(*requeue),
+        RolloutOutcome::Requested(_) => Some(Requeue::After(REQUESTED_RECHECK)),
         // Readiness of pods that have no sidecar yet is not watched.
         RolloutOutcome::Stalled(_) => Some(Requeue::After(STALLED_RECHECK)),
         // The next reconcile knows the backoff.
@@ -74,7 +76,7 @@ pub(super) fn rollout_status(
             workload_specs_hash,
             ..previous.unwrap_or_default()
         }),
-        RolloutOutcome::Requested(method, ..) => {
+        RolloutOutcome::Requested(method) => {
             let value = roll_value()?;
             let previous = previous.filter(|previous| previous.value == value);
             let tries = previous.as_ref().map_or(0, |it| it.tries);

@@ -124,7 +124,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             .unwrap()
             .decision
     };
-    let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
+    let is_waiting = |rollout: &RolloutDecision| matches!(rollout, RolloutDecision::Wait { message, .. } if message.contains("the sidecar of"));
     let owner = |paused| ActorInTemplate {
         name: "other".into(),
         paused,

@@ -7,7 +7,6 @@ use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{DESIRED_HASH, Row, at, requested, uninjected};
-use crate::fault::Reason;
 use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::{PodToReplace, SidecarState};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
@@ -38,7 +37,7 @@ fn annotated(outdated: Vec<PodToReplace>, since: i64, tries: i32) -> Row {
 
 fn wait_of(row: &Row) -> Option<Duration> {
     match row.decide() {
-        RolloutDecision::Wait(Reason::RolloutWaiting, _, wait) => Some(wait),
+        RolloutDecision::Wait { requeue_after, .. } => Some(requeue_after),
         _ => None,
     }
 }

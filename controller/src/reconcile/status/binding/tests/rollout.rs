@@ -30,7 +30,7 @@ fn status_after_request(
     }
     observed.binding = Some(observed_target());
     observed.resolved_mut().rollout = Some(rollout);
-    active_outcome.rollout = RolloutOutcome::Requested(by, "text".to_owned(), Requeue::AwaitChange);
+    active_outcome.rollout = RolloutOutcome::Requested(by);
     let mut status = status_of(&(observed, binding, active_outcome));
     // The next pod is newer than that.
     if let Some(rollout) = &mut status.rollout {
@@ -121,11 +121,7 @@ fn replacements_are_the_pods_newer_than_those_to_be_replaced_whatever_the_clock_
         rollout.pod_counts.outdated.push(old.clone());
         observed.binding = Some(observed_target());
         observed.resolved_mut().rollout = Some(rollout);
-        active_outcome.rollout = RolloutOutcome::Requested(
-            ReplacementMethod::Eviction,
-            "text".to_owned(),
-            Requeue::AwaitChange,
-        );
+        active_outcome.rollout = RolloutOutcome::Requested(ReplacementMethod::Eviction);
         let status = status_of(&(observed, binding, active_outcome));
         let rollout = status.rollout.unwrap();
         assert_eq!(
@@ -173,11 +169,7 @@ fn annotated_object_is_remembered_after_it_leaves_the_target() {
     assert!(names(&status_after(&none, "web", None, RolloutOutcome::NotNeeded)).is_empty());
     let previous = status_after(&none, "web", Some("v"), RolloutOutcome::NotNeeded);
     assert_eq!(names(&previous), [&*web], "written by an earlier version");
-    let requested = RolloutOutcome::Requested(
-        ReplacementMethod::Annotation,
-        String::new(),
-        Requeue::AwaitChange,
-    );
+    let requested = RolloutOutcome::Requested(ReplacementMethod::Annotation);
     let written = status_after(&none, "web", None, requested);
     assert_eq!(names(&written), [&*web]);
     let next = status_after(&written, "web-2", Some("v"), RolloutOutcome::NotNeeded);
