@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::bindings::WebhookBinding;
-use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
+use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar, ProbeFailure};
 use crate::record::Key;
 
 /// Delay before the first retry; doubled for each further one.
@@ -219,8 +219,11 @@ async fn run_probe(client: &Client, binding: &WebhookBinding) -> Result<(), Stri
     let pod = pod(binding).ok_or("cannot construct a pod that would match the target")?;
     let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
     let pod = dry_run::with_probe_annotation(&pod, &binding.uid);
-    let actor = (&*binding.uid, binding.hash.as_deref());
-    match dry_run::run(client, &binding.key.namespace, &pod, actor, true).await {
+    let expected = ExpectedSidecar {
+        actor_uid: &binding.uid,
+        actor_hash: binding.hash.as_deref(),
+    };
+    match dry_run::run(client, &binding.key.namespace, &pod, expected, true).await {
         Ok(DryRunOutcome::Admitted) => Ok(()),
         Ok(DryRunOutcome::Failed(failure)) => Err(match failure {
             ProbeFailure::NotCalled(reason) | ProbeFailure::NotInjected(reason) => {

@@ -38,9 +38,17 @@ pub enum ProbeFailure {
     Rejected(String),
 }
 
-/// Dry-runs `pod` for the actor with this uid and hash (see [`verify_injected`]). If only a quota rejects it and the
-/// target has all its pods (`has_desired_pods`), a second dry run without requests decides, since a replaced pod frees
-/// its share of the quota. While a pod is missing, the quota must have room for the whole pod.
+/// The sidecar that a dry-run pod should get.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpectedSidecar<'a> {
+    pub actor_uid: &'a str,
+    /// The actor hash of [`InjectedHash`], which identifies the actor's current spec.
+    pub actor_hash: Option<&'a str>,
+}
+
+/// Dry-runs `pod`. If only a quota rejects it and the target has all its pods (`has_desired_pods`), a second dry run
+/// without requests decides, since a replaced pod frees its share of the quota. While a pod is missing, the quota must
+/// have room for the whole pod.
 ///
 /// # Errors
 /// If the API server fails.
@@ -48,14 +56,10 @@ pub async fn run(
     client: &Client,
     namespace: &str,
     pod: &Pod,
-    (uid, actor_hash): (&str, Option<&str>),
+    expected: ExpectedSidecar<'_>,
     has_desired_pods: bool,
 ) -> kube::Result<DryRunOutcome> {
-    let first = outcome_of(
-        create_dry_run(client, namespace, pod).await,
-        uid,
-        actor_hash,
-    )?;
+    let first = outcome_of(create_dry_run(client, namespace, pod).await, expected)?;
     let DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) = &first else {
         return Ok(first);
     };
@@ -63,7 +67,7 @@ pub async fn run(
         return Ok(first);
     }
     let second = create_dry_run(client, namespace, &without_requests(pod)).await;
-    Ok(match outcome_of(second, uid, actor_hash)? {
+    Ok(match outcome_of(second, expected)? {
         DryRunOutcome::Failed(ProbeFailure::Rejected(other)) => {
             match after_second_rejection(reason, &other) {
                 None => DryRunOutcome::Admitted,
@@ -76,13 +80,14 @@ pub async fn run(
 
 fn outcome_of(
     result: kube::Result<Pod>,
-    uid: &str,
-    actor_hash: Option<&str>,
+    expected: ExpectedSidecar<'_>,
 ) -> kube::Result<DryRunOutcome> {
     let failure = match result {
-        Ok(pod) => match verify_injected(&pod, uid, actor_hash) {
+        Ok(pod) => match verify_injected(&pod, expected) {
             Ok(()) => return Ok(DryRunOutcome::Admitted),
-            Err(reason) if was_not_called(&pod, uid) => ProbeFailure::NotCalled(reason),
+            Err(reason) if was_not_called(&pod, expected.actor_uid) => {
+                ProbeFailure::NotCalled(reason)
+            }
             Err(reason) => ProbeFailure::NotInjected(reason),
         },
         Err(kube::Error::Api(status)) if status.message.contains("failed calling webhook") => {
@@ -119,15 +124,14 @@ async fn create_dry_run(client: &Client, namespace: &str, pod: &Pod) -> kube::Re
     pods.create(&params, pod).await
 }
 
-/// Checks that a dry-run pod was injected for the actor with this uid, according to its current spec: `actor_hash` is
-/// the actor hash of [`InjectedHash`].
+/// Checks that a dry-run pod got the expected sidecar.
 ///
 /// # Errors
 /// The reason why the pod does not count as injected.
-fn verify_injected(pod: &Pod, uid: &str, actor_hash: Option<&str>) -> Result<(), String> {
+fn verify_injected(pod: &Pod, expected: ExpectedSidecar<'_>) -> Result<(), String> {
     let annotations = pod.metadata.annotations.as_ref();
     let annotation_value = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
-    if annotation_value(annotation::INJECTED_BY) != Some(uid) {
+    if annotation_value(annotation::INJECTED_BY) != Some(expected.actor_uid) {
         let reason = annotation_value(annotation::NOT_INJECTED);
         let not_called = "the webhook was not called, or did not inject it; check whether the webhook's pods are running";
         return Err(reason.unwrap_or(not_called).to_owned());
@@ -139,7 +143,7 @@ fn verify_injected(pod: &Pod, uid: &str, actor_hash: Option<&str>) -> Result<(),
         );
     }
     let injected = annotation_value(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
-    if injected.as_ref().map(|hash| &*hash.actor) != actor_hash {
+    if injected.as_ref().map(|hash| &*hash.actor) != expected.actor_hash {
         return Err(
             "it would get the sidecar of another spec, or of another version of the operator"
                 .to_owned(),

@@ -6,7 +6,13 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{
-    DryRunOutcome, ProbeFailure, run, verify_injected, with_probe_annotation, without_requests,
+    DryRunOutcome, ExpectedSidecar, ProbeFailure, run, verify_injected, with_probe_annotation,
+    without_requests,
+};
+
+const EXPECTED: ExpectedSidecar<'_> = ExpectedSidecar {
+    actor_uid: "uid-of-a",
+    actor_hash: Some("actorhash"),
 };
 
 fn containers(names: &[&str]) -> Value {
@@ -78,7 +84,7 @@ fn pod_counts_as_injected_only_with_annotation_hash_and_containers() {
             Some("another webhook removes it"),
         ),
     ] {
-        let result = verify_injected(&pod(annotations, spec), "uid-of-a", Some("actorhash"));
+        let result = verify_injected(&pod(annotations, spec), EXPECTED);
         let error = result.as_ref().err();
         assert_eq!(error.is_some(), problem.is_some(), "{annotations} {spec}");
         if let Some((error, problem)) = error.zip(problem) {
@@ -134,14 +140,7 @@ async fn run_against(
         "spec": {"containers": [{"name": "model", "resources": {"requests": {"memory": "64Gi"}}}]},
     }))
     .unwrap();
-    let outcome = run(
-        &client,
-        "ns",
-        &pod,
-        ("uid-of-a", Some("actorhash")),
-        complete,
-    )
-    .await;
+    let outcome = run(&client, "ns", &pod, EXPECTED, complete).await;
     (outcome.unwrap(), count.load(Ordering::SeqCst))
 }
 

@@ -5,12 +5,14 @@
 //! shown that the webhook is back. For the same reason, a rollout that a dry run blocks returns its slot at once.
 
 use super::rollout::roll_out;
-use crate::binding::dry_run::{self, DryRunOutcome, ProbeFailure};
+use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar, ProbeFailure};
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::{BindingOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
-use crate::reconcile::plan::probe::{PlannedProbe, ProbeParams, ProbeStep, StepReadiness};
+use crate::reconcile::plan::probe::{
+    FailedProbe, PlannedProbe, ProbeParams, ProbeStep, StepCheck, StepReadiness,
+};
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::PlannedRollout;
 use crate::record::{ActorRecord, Key};
@@ -33,66 +35,63 @@ pub(super) async fn probe_and_roll_out(
     handoff: Option<bool>,
     outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
-    let (decision, rollout_params) = rollout
-        .map(|planned| (planned.decision, planned.params))
-        .unzip();
     let key = &actor.metadata.key;
-    let probed = Box::pin(probe(
-        context,
-        key,
-        &planned_probe.params,
-        planned_probe.step,
-        decision,
-        outcome,
-    ))
-    .await?;
-    outcome.rollout = match (probed, rollout_params) {
-        (Some(Err(blocked)), _) => blocked,
-        (Some(Ok(decision)), Some(params)) => {
-            roll_out(context, actor, decision, params, handoff).await?
+    let params = &planned_probe.params;
+    match planned_probe.step {
+        ProbeStep::Skip => {}
+        ProbeStep::Wait(wait) => outcome.probe.next_probe_in = Some(wait),
+        ProbeStep::Run => {
+            let probed = run_probe(context, key, params, ProbePurpose::Admission);
+            outcome.probe = Box::pin(probed).await?;
         }
-        (None, _) | (_, None) => return Ok(()),
+    }
+    let Some(PlannedRollout {
+        decision,
+        params: rollout_params,
+    }) = rollout
+    else {
+        return Ok(());
+    };
+    let readiness = check_step(context, key, params, &decision, &mut outcome.probe);
+    outcome.rollout = match Box::pin(readiness).await? {
+        StepReadiness::Ready => roll_out(context, actor, decision, rollout_params, handoff).await?,
+        StepReadiness::Blocked {
+            outcome: blocked,
+            next_probe_in,
+        } => {
+            outcome.probe.next_probe_in = next_probe_in.or(outcome.probe.next_probe_in);
+            blocked
+        }
     };
     Ok(())
 }
 
-/// Makes the dry run that is due. Returns the planned rollout if new pods get the sidecar, or the outcome that blocks
-/// it.
-async fn probe(
+/// Returns whether the rollout may take this step, after a dry run if nothing else shows it.
+async fn check_step(
     context: &Context,
     key: &Key,
     params: &ProbeParams,
-    step: ProbeStep,
-    rollout: Option<RolloutDecision>,
-    outcome: &mut BindingOutcome,
-) -> Result<Option<Result<RolloutDecision, RolloutOutcome>>, Error> {
-    match step {
-        ProbeStep::Skip => {}
-        ProbeStep::Wait(wait) => outcome.probe.next_probe_in = Some(wait),
-        ProbeStep::Run => {
-            outcome.probe = run_probe(context, key, params, ProbePurpose::Admission).await?;
-        }
-    }
-    let Some(rollout) = rollout else {
-        return Ok(None);
-    };
+    decision: &RolloutDecision,
+    probe: &mut ProbeState,
+) -> Result<StepReadiness, Error> {
     let next_probe = || context.bindings.probe_schedule.next_probe(key);
-    let mut readiness = params.before_step(&rollout, &outcome.probe, &next_probe(), clock::now());
-    if readiness == StepReadiness::NeedsProbe {
-        outcome.probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
-        readiness = params.after_step_probe(&outcome.probe, &next_probe(), clock::now());
-    }
-    let StepReadiness::Blocked(blocked, next_probe_in) = readiness else {
-        return Ok(Some(Ok(rollout)));
+    let readiness = match params.before_step(decision, probe, &next_probe(), clock::now()) {
+        StepCheck::Decided(readiness) => readiness,
+        StepCheck::NeedsProbe => {
+            *probe = run_probe(context, key, params, ProbePurpose::Rollout).await?;
+            params.after_step_probe(probe, &next_probe(), clock::now())
+        }
     };
-    outcome.probe.next_probe_in = next_probe_in.or(outcome.probe.next_probe_in);
-    if blocked != RolloutOutcome::NoPodsYet {
+    if let StepReadiness::Blocked { outcome, .. } = &readiness
+        && *outcome != RolloutOutcome::NoPodsYet
+    {
         // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(key);
     }
-    Ok(Some(Err(blocked)))
+    Ok(readiness)
 }
 
+/// Makes a dry run and records its result in the schedule.
 async fn run_probe(
     context: &Context,
     key: &Key,
@@ -111,7 +110,10 @@ async fn run_probe(
                 ProbePurpose::Admission => &dry_run::with_probe_annotation(pod, &params.uid),
                 ProbePurpose::Rollout => pod,
             };
-            let expected = (&*params.uid, params.actor_hash.as_deref());
+            let expected = ExpectedSidecar {
+                actor_uid: &params.uid,
+                actor_hash: params.actor_hash.as_deref(),
+            };
             dry_run::run(&context.client, &key.namespace, pod, expected, params.has_desired_pods)
                 .await
                 .map_err(Error::Api)?
@@ -124,10 +126,13 @@ async fn run_probe(
             next_probe_in: None,
         });
     };
-    let (outcome, is_transient) = params.after_failure(&failure, clock::now());
+    let FailedProbe {
+        outcome,
+        may_pass_soon,
+    } = params.after_failure(&failure, clock::now());
     Ok(ProbeState {
         outcome,
-        next_probe_in: Some(probes.record_failure(key, failure, is_transient)),
+        next_probe_in: Some(probes.record_failure(key, failure, may_pass_soon)),
     })
 }
 

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::contention::first_changed_field;
 use super::foreign_fields::{give_up_template, minimal_body};
-use crate::binding::dry_run::{self, DryRunOutcome};
+use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar};
 use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue};
@@ -76,7 +76,10 @@ async fn handoff_wait(context: &Context, actor: &Key, probe: &HandoffProbe) -> O
     if next.wait.is_some() {
         return next.wait;
     }
-    let expected = (&*probe.uid, Some(&*probe.actor_hash));
+    let expected = ExpectedSidecar {
+        actor_uid: &probe.uid,
+        actor_hash: Some(&probe.actor_hash),
+    };
     let client = &context.client;
     let namespace = &actor.namespace;
     match dry_run::run(client, namespace, &probe.pod, expected, true).await {
@@ -160,11 +163,18 @@ async fn probe(
     let Some(pod) = params.probe_pod(workload) else {
         return Ok(None);
     };
-    let client = &context.client;
+    let expected = ExpectedSidecar {
+        actor_uid: &params.uid,
+        actor_hash: params.actor_hash(),
+    };
     let probes = &context.bindings.probe_schedule;
-    let (expected, has_desired_pods) =
-        ((&*params.uid, params.actor_hash()), params.has_desired_pods);
-    let outcome = dry_run::run(client, &actor.namespace, &pod, expected, has_desired_pods);
+    let outcome = dry_run::run(
+        &context.client,
+        &actor.namespace,
+        &pod,
+        expected,
+        params.has_desired_pods,
+    );
     match outcome.await.map_err(Error::Api)? {
         DryRunOutcome::Admitted => {
             probes.record_admitted(actor);

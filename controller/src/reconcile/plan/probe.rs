@@ -12,8 +12,7 @@ use crate::binding::probe_schedule::NextProbe;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::ProbeOutcome;
-use crate::reconcile::model::outcome::{ProbeState, RolloutOutcome};
+use crate::reconcile::model::outcome::{ProbeOutcome, ProbeState, RolloutOutcome};
 use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 use crate::reconcile::status_time::MAX_CLOCK_SKEW;
 
@@ -100,14 +99,41 @@ pub struct ProbeParams {
     status_since: Option<Timestamp>,
 }
 
+/// What is known of a rollout step before a dry run of its own.
+#[derive(Debug, PartialEq)]
+pub enum StepCheck {
+    Decided(StepReadiness),
+    /// Only a dry run shows whether new pods get the sidecar.
+    NeedsProbe,
+}
+
 /// Whether a rollout step may be taken.
 #[derive(Debug, PartialEq)]
 pub enum StepReadiness {
     Ready,
-    /// Once a dry run shows that new pods get the sidecar.
-    NeedsProbe,
-    /// Not now, with this outcome; the next dry run is due after this delay.
-    Blocked(RolloutOutcome, Option<Duration>),
+    /// Not now.
+    Blocked {
+        outcome: RolloutOutcome,
+        /// Time until the next dry run is due, if this is not the time that the last one returned.
+        next_probe_in: Option<Duration>,
+    },
+}
+
+impl StepReadiness {
+    fn blocked(outcome: RolloutOutcome) -> Self {
+        Self::Blocked {
+            outcome,
+            next_probe_in: None,
+        }
+    }
+}
+
+/// What a failed dry run shows.
+#[derive(Debug)]
+pub struct FailedProbe {
+    pub outcome: ProbeOutcome,
+    /// The next one may pass soon, because the webhook may not have read the latest status yet.
+    pub may_pass_soon: bool,
 }
 
 impl ProbeParams {
@@ -143,21 +169,21 @@ impl ProbeParams {
         (-MAX_CLOCK_SKEW..WEBHOOK_LAG).contains(&age)
     }
 
-    /// What a dry run that failed shows, and whether the next one may soon pass.
-    pub fn after_failure(&self, failure: &ProbeFailure, now: Timestamp) -> (ProbeOutcome, bool) {
-        let may_pass_soon = self.webhook_may_lag(now);
+    pub fn after_failure(&self, failure: &ProbeFailure, now: Timestamp) -> FailedProbe {
+        let may_lag = self.webhook_may_lag(now);
         match failure {
             // The first rejected pod may lack the limits that the status has only just requested.
             ProbeFailure::Rejected(why) => {
                 let is_first = !matches!(self.probe_result, Some(ProbeResult::Rejected(_)));
-                (
-                    ProbeOutcome::Rejected(why.clone()),
-                    may_pass_soon && is_first,
-                )
+                FailedProbe {
+                    outcome: ProbeOutcome::Rejected(why.clone()),
+                    may_pass_soon: may_lag && is_first,
+                }
             }
-            ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why) => {
-                (ProbeOutcome::NotInjected(why.clone()), may_pass_soon)
-            }
+            ProbeFailure::NotCalled(why) | ProbeFailure::NotInjected(why) => FailedProbe {
+                outcome: ProbeOutcome::NotInjected(why.clone()),
+                may_pass_soon: may_lag,
+            },
         }
     }
 
@@ -168,47 +194,47 @@ impl ProbeParams {
         probe: &ProbeState,
         next_probe: &NextProbe,
         now: Timestamp,
-    ) -> StepReadiness {
+    ) -> StepCheck {
+        let blocked = |outcome| StepCheck::Decided(StepReadiness::blocked(outcome));
         if self.is_rejected(&probe.outcome) {
             // Keep the recorded rollout: a probe result that flaps must not restart pods each time (ROLL-5).
-            return StepReadiness::Blocked(RolloutOutcome::NotChecked, None);
+            return blocked(RolloutOutcome::NotChecked);
         }
         let RolloutDecision::Act(action) = decision else {
-            return StepReadiness::Ready;
+            return StepCheck::Decided(StepReadiness::Ready);
         };
         if !self.webhook {
-            return StepReadiness::Blocked(no_webhook(), None);
+            return blocked(no_webhook());
         }
         match (&probe.outcome, &self.probe_result) {
             (ProbeOutcome::Admitted, _) if *action == RolloutAction::VerifyInjection => {
-                StepReadiness::Blocked(RolloutOutcome::NoPodsYet, None)
+                return blocked(RolloutOutcome::NoPodsYet);
             }
             (ProbeOutcome::NotInjected(_), _)
             | (ProbeOutcome::NotRun, Some(ProbeResult::Unverified)) => {
-                StepReadiness::Blocked(self.failure_outcome(probe, next_probe, now), None)
+                return blocked(self.failure_outcome(probe, next_probe, now));
             }
             // Pods are injected once the webhook has read the status of this reconcile.
             (ProbeOutcome::Admitted, Some(ProbeResult::Unverified | ProbeResult::Rejected(_))) => {
-                StepReadiness::Blocked(rollout_begins(STATUS_PROPAGATION), None)
+                return blocked(rollout_begins(STATUS_PROPAGATION));
             }
-            _ => match (
-                self.propagation_left(now),
-                next_probe.wait,
-                &next_probe.failed,
-            ) {
-                (Some(wait), ..) => StepReadiness::Blocked(rollout_begins(wait), None),
-                (None, Some(wait), Some(_)) => {
-                    let probe = ProbeState {
-                        next_probe_in: Some(wait),
-                        outcome: probe.outcome.clone(),
-                    };
-                    StepReadiness::Blocked(
-                        self.failure_outcome(&probe, next_probe, now),
-                        Some(wait),
-                    )
-                }
-                _ => StepReadiness::NeedsProbe,
-            },
+            _ => {}
+        }
+        if let Some(wait) = self.propagation_left(now) {
+            return blocked(rollout_begins(wait));
+        }
+        match (next_probe.wait, &next_probe.failed) {
+            (Some(wait), Some(_)) => {
+                let probe = ProbeState {
+                    next_probe_in: Some(wait),
+                    outcome: probe.outcome.clone(),
+                };
+                StepCheck::Decided(StepReadiness::Blocked {
+                    outcome: self.failure_outcome(&probe, next_probe, now),
+                    next_probe_in: Some(wait),
+                })
+            }
+            _ => StepCheck::NeedsProbe,
         }
     }
 
@@ -222,9 +248,9 @@ impl ProbeParams {
         match &probe.outcome {
             ProbeOutcome::NotRun | ProbeOutcome::Admitted => StepReadiness::Ready,
             ProbeOutcome::NotInjected(_) => {
-                StepReadiness::Blocked(self.failure_outcome(probe, next_probe, now), None)
+                StepReadiness::blocked(self.failure_outcome(probe, next_probe, now))
             }
-            ProbeOutcome::Rejected(_) => StepReadiness::Blocked(RolloutOutcome::NotChecked, None),
+            ProbeOutcome::Rejected(_) => StepReadiness::blocked(RolloutOutcome::NotChecked),
         }
     }
 
@@ -370,9 +396,9 @@ mod tests {
                 status_since: Some(now - SignedDuration::from_secs(age)),
                 ..ProbeParams::default()
             };
-            let (outcome, may_pass_soon) = params.after_failure(&failure, now);
-            assert_eq!(may_pass_soon, expected, "{failure:?} {age}");
-            let is_rejected = matches!(outcome, ProbeOutcome::Rejected(_));
+            let failed = params.after_failure(&failure, now);
+            assert_eq!(failed.may_pass_soon, expected, "{failure:?} {age}");
+            let is_rejected = matches!(failed.outcome, ProbeOutcome::Rejected(_));
             assert_eq!(is_rejected, matches!(failure, ProbeFailure::Rejected(_)));
         }
     }

@@ -41,17 +41,19 @@ fn hash() -> String {
         .unwrap()
 }
 
-/// Probes before a rollout takes its next step.
-async fn before(
+/// The outcome that blocks the step after the dry run that it needs; `None` if the rollout may take it.
+async fn blocked(
     context: &Context,
     observed: &Observed,
     step: &RolloutDecision,
-    outcome: &mut BindingOutcome,
-) -> Result<RolloutDecision, RolloutOutcome> {
-    let (params, planned) = (ProbeParams::new(observed), Some(step.clone()));
-    let key = observed.key();
-    let probed = probe(context, key, &params, ProbeStep::Skip, planned, outcome).await;
-    probed.unwrap().unwrap()
+    probe: &mut ProbeState,
+) -> Option<RolloutOutcome> {
+    let params = ProbeParams::new(observed);
+    let readiness = check_step(context, observed.key(), &params, step, probe).await;
+    match readiness.unwrap() {
+        StepReadiness::Ready => None,
+        StepReadiness::Blocked { outcome, .. } => Some(outcome),
+    }
 }
 
 type Responses = fn(&str) -> Option<(u16, Value)>;
@@ -90,17 +92,17 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": actor_hash, "since": since});
         let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
-        let mut outcome = BindingOutcome::default();
-        match before(&context, &observed, &annotate, &mut outcome).await {
-            Ok(next) => assert!(starts && next == annotate, "{age}"),
-            Err(RolloutOutcome::Waiting(Fault {
+        let mut probe = ProbeState::default();
+        match blocked(&context, &observed, &annotate, &mut probe).await {
+            None => assert!(starts, "{age}"),
+            Some(RolloutOutcome::Waiting(Fault {
                 reason: Reason::RolloutInProgress,
                 requeue: Requeue::After(wait),
                 ..
             })) => {
                 assert!(!starts && wait <= Duration::from_secs(2), "{age}: {wait:?}");
             }
-            Err(other) => panic!("{other:?}"),
+            Some(other) => panic!("{other:?}"),
         }
     }
 }
@@ -129,23 +131,20 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-        let mut outcome = BindingOutcome::default();
-        let blocked = match before(&context, &observed, &step, &mut outcome).await {
-            Ok(next) => {
-                assert_eq!(next, step);
-                None
-            }
-            Err(RolloutOutcome::Waiting(fault)) => {
+        let mut probe = ProbeState::default();
+        let reported = match blocked(&context, &observed, &step, &mut probe).await {
+            None => None,
+            Some(RolloutOutcome::Waiting(fault)) => {
                 // The message mentions the webhook only if a dry run was made.
-                let ran = outcome.probe.outcome != ProbeOutcome::NotRun;
+                let ran = probe.outcome != ProbeOutcome::NotRun;
                 let text = fault.message;
                 assert_eq!(text.contains("waiting for the webhook"), ran, "{text}");
                 Some(Some(fault.reason))
             }
-            Err(RolloutOutcome::NotChecked) => Some(None),
-            Err(other) => panic!("{other:?}"),
+            Some(RolloutOutcome::NotChecked) => Some(None),
+            Some(other) => panic!("{other:?}"),
         };
-        assert_eq!(blocked, expected, "{:?}", observed.previous.injection);
+        assert_eq!(reported, expected, "{:?}", observed.previous.injection);
         let slot_is_free = context.rollout_slots.can_acquire(&other, Timestamp::now());
         assert_eq!(
             slot_is_free,
@@ -162,9 +161,9 @@ async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
     let rollout = observed.resolved_mut().rollout.as_mut();
     rollout.unwrap().probe_pod = None;
     let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-    let (context, mut outcome) = (context_with(NO_RESPONSE), BindingOutcome::default());
-    match before(&context, &observed, &step, &mut outcome).await {
-        Err(RolloutOutcome::Waiting(fault)) => {
+    let context = context_with(NO_RESPONSE);
+    match blocked(&context, &observed, &step, &mut ProbeState::default()).await {
+        Some(RolloutOutcome::Waiting(fault)) => {
             assert_eq!(fault.reason, Reason::ProbeFailed);
             let text = fault.message;
             assert!(
