@@ -52,8 +52,9 @@ pub(super) async fn probe_and_roll_out(
     else {
         return Ok(());
     };
-    let readiness = check_step(context, key, params, &decision, &mut outcome.probe);
-    outcome.rollout = match Box::pin(readiness).await? {
+    let checked = check_step(context, key, params, &decision, &mut outcome.probe);
+    let readiness = Box::pin(checked).await?;
+    outcome.rollout = match readiness {
         StepReadiness::Ready => roll_out(context, actor, decision, rollout_params, handoff).await?,
         StepReadiness::Blocked {
             outcome: blocked,

@@ -26,7 +26,7 @@ use crate::broker::depths::ReportedDepth;
 use crate::broker::health::RecheckReason;
 use crate::broker::{BrokerError, Depth, ReadyQueue};
 use crate::context::Context;
-use crate::fault::{Error, Fault, Requeue};
+use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::ObservedQueue;

@@ -1,5 +1,7 @@
 //! Removes the sidecars of an actor being deleted from the pods of its target, one step at a time.
 
+use std::time::Duration;
+
 use super::evict::evict;
 use super::foreign_fields::{self, TargetAnnotations, write_annotations};
 use super::rollout::change_slot;
@@ -12,6 +14,15 @@ use crate::reconcile::model::rollout::UNBIND_MARKER;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::record::{ActorRecord, Key};
 use crate::telemetry::events::EventReason;
+
+/// Requeue interval while pods are being replaced.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+/// Requeue interval for what no watch reports, such as a disruption budget that allows a disruption again.
+const BLOCKED_RECHECK: Duration = Duration::from_secs(10);
+/// Requeue interval: no watch reports that another field manager gave up a field.
+const CONFLICT_RETRY: Duration = Duration::from_secs(10);
+/// Requeue interval until the caches reflect our write, or have synced.
+const CACHE_DELAY: Duration = Duration::from_secs(1);
 
 /// Executes the step. Returns what blocks the deletion; `None` once no sidecar is left to remove.
 pub(super) async fn unbind(
@@ -27,25 +38,26 @@ pub(super) async fn unbind(
     let (rolled, changed_target) = match step {
         UnbindStep::Done => return Ok(None),
         UnbindStep::Unknown => {
-            return Ok(Some(Outcome::DeletionUnknown(Requeue::After(
-                RECHECK_INTERVAL,
-            ))));
+            return Ok(Some(Outcome::DeletionUnknown(Requeue::After(CACHE_DELAY))));
         }
-        UnbindStep::Wait(wait) => {
-            return Ok(Some(still_deleting(None, Requeue::After(*wait), false)));
+        UnbindStep::InProgress => {
+            let requeue = Requeue::After(PROGRESS_INTERVAL);
+            return Ok(Some(still_deleting(None, requeue, false)));
         }
-        UnbindStep::Stalled(text, wait) => {
+        UnbindStep::Stalled(text) => {
             if !params.reported {
                 context
                     .events
                     .publish(actor, EventReason::RolloutHalted, text);
             }
-            return Ok(Some(blocked(text, Requeue::After(*wait))));
+            return Ok(Some(blocked(text, Requeue::After(BLOCKED_RECHECK))));
         }
         UnbindStep::AwaitSlot => {
             return Ok(Some(blocked(AWAITS_SLOT, Requeue::After(FALLBACK_REQUEUE))));
         }
-        UnbindStep::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
+        UnbindStep::Blocked(text) => {
+            return Ok(Some(blocked(text, Requeue::After(BLOCKED_RECHECK))));
+        }
         UnbindStep::GiveUp => (give_up(context, key, params, None).await?, true),
         UnbindStep::ChangeValue => (
             give_up(context, key, params, Some(UNBIND_MARKER)).await?,
@@ -65,7 +77,7 @@ pub(super) async fn unbind(
             let text = format!("{}: {manager} owns {}", conflict.object, conflict.field);
             blocked(&text, Requeue::After(CONFLICT_RETRY))
         }
-        _ => still_deleting(None, Requeue::After(RECHECK_INTERVAL), changed_target),
+        _ => still_deleting(None, Requeue::After(CACHE_DELAY), changed_target),
     }))
 }
 
@@ -100,11 +112,6 @@ async fn give_up(
     )
     .await
 }
-
-/// Requeue interval: no watch reports that another field manager gave up a field.
-const CONFLICT_RETRY: std::time::Duration = std::time::Duration::from_secs(10);
-/// Requeue interval until the caches reflect our write, or have synced.
-const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The deletion waits and the queue stays, because a sidecar without a queue fails its pod (BIND-44).
 fn blocked(text: &str, requeue: Requeue) -> Outcome {

@@ -13,7 +13,7 @@ use super::finalizers::FinalizerPatch;
 use super::scaling::{ScalingTeardown, plan_removal};
 use super::scaling_children::ScalingChildren;
 use super::steps::{ScaleFromZero, ScalingStep};
-use super::unbind::{self, UnbindParams, UnbindStep};
+use super::unbind::{self, UnbindParams, UnbindStep, UnresolvedTarget};
 use crate::reconcile::desired::drain::{DrainState, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::Observed;
@@ -285,11 +285,16 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
     // Objects in `rollAnnotations` are read even if the target does not resolve.
     let requested = rollout
         .filter(|rollout| rollout.value != UNBIND_MARKER && previous.roll_annotations.is_empty());
-    let written = requested.is_some()
+    let may_have_fields = requested.is_some()
         || previous.handoff_uid.is_some()
         || previous.template.is_some()
         || (matches!(unbinding.unresolved, Some(Unresolved::Forbidden(_)))
             && (previous.bound_since.is_some() || previous.resolved_target.is_some()));
+    let unresolved = unbinding.unresolved.as_ref();
+    let unresolved = unresolved.map(|why| UnresolvedTarget {
+        reason: why.text(),
+        may_have_fields,
+    });
     let last_action = unbind::last_action(observed);
     let previous_pods = last_action.and_then(|it| it.pods);
     let acted_at = last_action.and_then(|it| it.since.as_ref()).map(|it| it.0);
@@ -309,10 +314,7 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
         now,
         method: unbinding.roll.as_ref(),
         objects: &unbinding.objects,
-        unresolved: unbinding
-            .unresolved
-            .as_ref()
-            .map(|why| (why.text(), written)),
+        unresolved,
         since_last_action,
         limits: unbinding.limits.clone(),
     })

@@ -23,8 +23,6 @@ const OWNER_START_DELAY: Duration = Duration::from_secs(30);
 const ROLLOUT_START_LIMIT: Duration = Duration::from_mins(10);
 /// By then the garbage collector has usually deleted the pods of a deleted target.
 const GARBAGE_COLLECTION_LIMIT: Duration = Duration::from_secs(30);
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// A webhook replica that is behind may inject the replacement of an evicted pod as well.
 const LATE_EVICTION_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -56,11 +54,19 @@ pub struct UnbindInputs<'a> {
     pub method: Option<&'a RolloutMethod>,
     /// The objects that may carry our annotation, and the workloads that it rolls.
     pub objects: &'a [TargetObject],
-    /// Why the target's pods are unknown, and whether we wrote to the target before.
-    pub unresolved: Option<(&'a str, bool)>,
+    /// Set if the target's pods are unknown.
+    pub unresolved: Option<UnresolvedTarget<'a>>,
     /// Time since unbinding last acted: gave up or changed our fields, or evicted a pod; `None` if it has not yet.
     pub since_last_action: Option<Duration>,
     pub limits: UnbindLimits,
+}
+
+/// A target whose pods cannot be determined.
+#[derive(Clone, Copy, Debug)]
+pub struct UnresolvedTarget<'a> {
+    pub reason: &'a str,
+    /// We may have written to it before.
+    pub may_have_fields: bool,
 }
 
 /// The next step of unbinding.
@@ -70,14 +76,14 @@ pub enum UnbindStep {
     Done,
     /// The target's pods have not been observed yet.
     Unknown,
-    /// Pods are being replaced.
-    Wait(Duration),
+    /// Wait: pods are being replaced, or go with their target.
+    InProgress,
     /// The maximum number of targets is being rolled out.
     AwaitSlot,
     /// Blocked for this reason until a user or another controller acts.
-    Blocked(String, Duration),
-    /// No other pod is replaced until all exist and are ready.
-    Stalled(String, Duration),
+    Blocked(String),
+    /// No other pod is replaced until all exist and are ready, for this reason.
+    Stalled(String),
     /// Give up our fields: that restores the spec, and the target's controller replaces the pods.
     GiveUp,
     /// Write another value, because removing the annotation would not trigger a rollout.
@@ -147,12 +153,12 @@ fn slot_change(
         UnbindStep::Done => Some(SlotChange::ReleaseAndReset),
         UnbindStep::Unknown => None,
         UnbindStep::AwaitSlot => Some(SlotChange::Wait),
-        UnbindStep::Blocked(..) | UnbindStep::Stalled(..) => Some(SlotChange::Release),
+        UnbindStep::Blocked(_) | UnbindStep::Stalled(_) => Some(SlotChange::Release),
         UnbindStep::Evict(_) => Some(new_slot(observed, now)),
         UnbindStep::GiveUp | UnbindStep::ChangeValue => {
             (!unbinding.pods.is_empty()).then(|| new_slot(observed, now))
         }
-        UnbindStep::Wait(_) => {
+        UnbindStep::InProgress => {
             let acted = last_action(observed)?.since.as_ref()?;
             slot_expiry(observed, acted.0, now).map(SlotChange::Acquire)
         }
@@ -178,8 +184,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
 
 /// Why the controller of the target must not begin to replace its pods yet (ROLL-2 (d), (e)).
 fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
-    let has_annotation = inputs.objects.iter().any(TargetObject::has_annotation);
-    if inputs.pods.is_empty() || inputs.since_last_action.is_some() || !has_annotation {
+    if inputs.pods.is_empty() || inputs.since_last_action.is_some() || !inputs.has_annotation() {
         return None;
     }
     // Pods that are not ready may exhaust the budget themselves, and the sidecar may be the cause.
@@ -191,9 +196,81 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
             "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its replacement \
              is ready; waiting until the budget allows one"
         );
-        return Some(UnbindStep::Blocked(text, RECHECK_INTERVAL));
+        return Some(UnbindStep::Blocked(text));
     }
     inputs.await_slot()
+}
+
+fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    if inputs.skip {
+        return UnbindStep::Done;
+    }
+    if let Some(unresolved) = inputs.unresolved {
+        return with_unresolved_target(inputs, unresolved);
+    }
+    if inputs.pods.is_empty() && !inputs.has_terminating {
+        return without_pods(inputs);
+    }
+    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
+        return UnbindStep::Blocked(format!(
+            "{}: spec.paused is true, so its pods keep the sidecar; resume the rollout, or annotate the actor with \
+             asya.sh/skip-unbind: \"true\"",
+            paused.object
+        ));
+    }
+    if inputs.must_give_up_fields() {
+        if !inputs.only_new_values_roll() {
+            return UnbindStep::GiveUp;
+        }
+        if !inputs.has_unbind_marker() {
+            return UnbindStep::ChangeValue;
+        }
+    }
+    if inputs.owner_may_be_starting() || inputs.has_terminating {
+        return UnbindStep::InProgress;
+    }
+    if inputs.has_template_fields() {
+        return UnbindStep::GiveUp;
+    }
+    if let Some(text) = describe_foreign_sidecar(inputs) {
+        return UnbindStep::Blocked(text);
+    }
+    match inputs.availability {
+        None => without_target(inputs),
+        Some(availability) if availability.has_terminating => UnbindStep::InProgress,
+        Some(availability) => one_by_one(inputs, availability),
+    }
+}
+
+/// Without a target, only what its pods and objects still have tells whether anything is left to remove.
+fn with_unresolved_target(
+    inputs: &UnbindInputs<'_>,
+    unresolved: UnresolvedTarget<'_>,
+) -> UnbindStep {
+    let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
+    if annotated && inputs.since_last_action.is_none() {
+        return UnbindStep::GiveUp;
+    }
+    let has_no_pod = inputs.pods.is_empty() && inputs.unmanaged_pod.is_none();
+    match (has_no_pod, inputs.has_terminating) {
+        (true, false) if !unresolved.may_have_fields => UnbindStep::Done,
+        (true, true) => UnbindStep::InProgress,
+        _ => UnbindStep::Blocked(unresolved.reason.to_owned()),
+    }
+}
+
+/// No pod of the target has the sidecar, so giving up our fields replaces none that has it.
+fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
+    if inputs.must_give_up_fields() {
+        return UnbindStep::GiveUp;
+    }
+    // A pod started before the owner has updated its template would be replaced at once.
+    if inputs.scaled_to_zero && inputs.owner_may_be_starting() {
+        return UnbindStep::InProgress;
+    }
+    inputs
+        .unmanaged_pod
+        .map_or(UnbindStep::Done, without_controller)
 }
 
 impl UnbindInputs<'_> {
@@ -205,77 +282,41 @@ impl UnbindInputs<'_> {
         let unready = self.availability.iter().flat_map(|it| &it.unready);
         !unready.into_iter().any(|unready| unready.uid == pod.uid)
     }
-}
 
-fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
-    if inputs.skip {
-        return UnbindStep::Done;
+    /// An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
+    fn only_new_values_roll(&self) -> bool {
+        matches!(self.method, Some(RolloutMethod::Annotate(_, path)) if path.first() == Some(&"spec"))
     }
-    if let Some((why, written)) = inputs.unresolved {
-        let annotated = inputs.objects.iter().any(|it| it.roll_value.is_some());
-        let has_no_pod = inputs.pods.is_empty() && inputs.unmanaged_pod.is_none();
-        return match (has_no_pod, inputs.has_terminating) {
-            _ if annotated && inputs.since_last_action.is_none() => UnbindStep::GiveUp,
-            (true, false) if !written => UnbindStep::Done,
-            (true, true) => UnbindStep::Wait(PROGRESS_INTERVAL),
-            _ => UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL),
-        };
+
+    /// Whether objects have fields of ours that an earlier reconcile has not given up.
+    fn must_give_up_fields(&self) -> bool {
+        // A value that remains after that belongs to another field manager.
+        let given_up = self
+            .since_last_action
+            .is_some_and(|elapsed| !self.only_new_values_roll() || elapsed > ROLLOUT_START_LIMIT);
+        !given_up && (self.has_annotation() || self.has_template_fields())
     }
-    // An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
-    let only_new_values_roll = matches!(inputs.method, Some(RolloutMethod::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // Our fields were given up first, so a value that remains later belongs to another field manager.
-    let fields_given_up = inputs
-        .since_last_action
-        .is_some_and(|elapsed| !only_new_values_roll || elapsed > ROLLOUT_START_LIMIT);
-    let mut objects = inputs.objects.iter();
-    let has_template_fields = objects.any(|it| it.has_template_fields_of(inputs.actor));
-    let has_annotation = inputs.objects.iter().any(TargetObject::has_annotation);
-    let annotated = !fields_given_up && (has_annotation || has_template_fields);
-    let is_starting = inputs
-        .since_last_action
-        .is_some_and(|elapsed| elapsed < OWNER_START_DELAY)
-        && matches!(inputs.method, Some(RolloutMethod::Annotate(..)));
-    if inputs.pods.is_empty() && !inputs.has_terminating {
-        return match () {
-            () if annotated => UnbindStep::GiveUp,
-            // A pod started before the owner has updated its template would be replaced at once.
-            () if inputs.scaled_to_zero && is_starting => UnbindStep::Wait(PROGRESS_INTERVAL),
-            () => inputs
-                .unmanaged_pod
-                .map_or(UnbindStep::Done, without_controller),
-        };
+
+    fn has_annotation(&self) -> bool {
+        self.objects.iter().any(TargetObject::has_annotation)
     }
-    if let Some(paused) = inputs.objects.iter().find(|it| it.paused) {
-        let text = format!(
-            "{}: spec.paused is true, so its pods keep the sidecar; resume the rollout, or annotate the actor with \
-             asya.sh/skip-unbind: \"true\"",
-            paused.object
-        );
-        return UnbindStep::Blocked(text, RECHECK_INTERVAL);
+
+    fn has_template_fields(&self) -> bool {
+        let mut objects = self.objects.iter();
+        objects.any(|it| it.has_template_fields_of(self.actor))
     }
-    let is_changed = inputs
-        .objects
-        .iter()
-        .any(|object| object.roll_value.as_deref() == Some(UNBIND_MARKER));
-    if annotated && only_new_values_roll && !is_changed {
-        return UnbindStep::ChangeValue;
+
+    fn has_unbind_marker(&self) -> bool {
+        let mut values = self.objects.iter().map(|it| it.roll_value.as_deref());
+        values.any(|value| value == Some(UNBIND_MARKER))
     }
-    if annotated && !only_new_values_roll {
-        return UnbindStep::GiveUp;
-    }
-    if is_starting || inputs.has_terminating {
-        return UnbindStep::Wait(PROGRESS_INTERVAL);
-    }
-    if has_template_fields {
-        return UnbindStep::GiveUp;
-    }
-    if let Some(text) = describe_foreign_sidecar(inputs) {
-        return UnbindStep::Blocked(text, RECHECK_INTERVAL);
-    }
-    match inputs.availability {
-        None => without_target(inputs),
-        Some(availability) if availability.has_terminating => UnbindStep::Wait(PROGRESS_INTERVAL),
-        Some(availability) => one_by_one(inputs, availability),
+
+    /// Whether the target's owner may not have started yet to replace pods.
+    fn owner_may_be_starting(&self) -> bool {
+        let is_recent = self
+            .since_last_action
+            .is_some_and(|elapsed| elapsed < OWNER_START_DELAY);
+        is_recent && matches!(self.method, Some(RolloutMethod::Annotate(..)))
     }
 }
 
@@ -343,9 +384,9 @@ fn without_target(inputs: &UnbindInputs<'_>) -> UnbindStep {
                  its owner",
                 pod.name
             );
-            UnbindStep::Blocked(text, RECHECK_INTERVAL)
+            UnbindStep::Blocked(text)
         }
-        _ => UnbindStep::Wait(PROGRESS_INTERVAL),
+        _ => UnbindStep::InProgress,
     }
 }
 
@@ -355,7 +396,7 @@ fn without_controller(pod: &str) -> UnbindStep {
         "pod {pod} still has the sidecar, and no controller would replace it; delete it, or annotate the actor with \
          asya.sh/skip-unbind: \"true\""
     );
-    UnbindStep::Blocked(text, RECHECK_INTERVAL)
+    UnbindStep::Blocked(text)
 }
 
 /// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
@@ -379,15 +420,13 @@ fn one_by_one(inputs: &UnbindInputs<'_>, availability: &Availability) -> UnbindS
                 blocker.text,
                 evicting.limit_text()
             );
-            return UnbindStep::Stalled(text, RECHECK_INTERVAL);
+            return UnbindStep::Stalled(text);
         }
         Some(_) => evicting.unready_candidate(),
         None => evicting.next_candidate(),
     };
     let next = next.filter(|_| !is_rolling);
-    next.map_or(UnbindStep::Wait(PROGRESS_INTERVAL), |pod| {
-        UnbindStep::Evict(pod.clone())
-    })
+    next.map_or(UnbindStep::InProgress, |pod| UnbindStep::Evict(pod.clone()))
 }
 
 #[cfg(test)]

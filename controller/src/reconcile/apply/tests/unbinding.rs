@@ -38,7 +38,7 @@ async fn deletion_that_waits_for_a_slot_says_so_and_is_enqueued_once_one_is_free
     assert_eq!(enqueued, std::slice::from_ref(key));
 
     let until = now + Duration::from_mins(1);
-    let wait = UnbindStep::Wait(Duration::from_secs(1));
+    let wait = UnbindStep::InProgress;
     step(wait, SlotChange::Acquire(until)).await;
     let other = Key::new("ns", "other");
     assert!(!context.rollout_slots.can_acquire(&other, now));

@@ -144,7 +144,7 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     unbinding.pods.clear();
     observed.binding = Some(unbinding.into());
     let step = plan_deletion_steps(&observed, Timestamp::UNIX_EPOCH).unbind;
-    let UnbindStep::Blocked(text, _) = step else {
+    let UnbindStep::Blocked(text) = step else {
         panic!("{step:?}");
     };
     assert!(text.contains("pod loose"), "{text}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{RECHECK_INTERVAL, TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, decide};
+use super::{TargetObject, UNBIND_MARKER, UnbindInputs, UnbindStep, UnresolvedTarget, decide};
 use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::rollout::UnbindLimits;
 use crate::reconcile::model::target_pods::PodToReplace;
@@ -85,14 +85,14 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         has_terminating: true,
         ..given_up.clone()
     };
-    assert!(matches!(decide(&terminating), UnbindStep::Wait(_)));
+    assert_eq!(decide(&terminating), UnbindStep::InProgress);
     let mut rolling = objects(None);
     rolling[0].rolling = true;
     let rolling = UnbindInputs {
         objects: &rolling,
         ..given_up.clone()
     };
-    assert!(matches!(decide(&rolling), UnbindStep::Wait(_)));
+    assert_eq!(decide(&rolling), UnbindStep::InProgress);
     let clean = UnbindInputs {
         pods: &[],
         ..given_up.clone()
@@ -115,7 +115,7 @@ fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
         ..given_up
     };
     assert!(
-        matches!(decide(&just_released), UnbindStep::Wait(_)),
+        matches!(decide(&just_released), UnbindStep::InProgress),
         "its controller has not started yet"
     );
 }
@@ -135,11 +135,14 @@ fn pod_without_a_controller_is_named_and_never_evicted() {
         ..others.clone()
     };
     let unresolved = UnbindInputs {
-        unresolved: Some(("ambiguous", false)),
+        unresolved: Some(UnresolvedTarget {
+            reason: "ambiguous",
+            may_have_fields: false,
+        }),
         ..alone.clone()
     };
     for (inputs, expected) in [(&alone, "pod loose"), (&unresolved, "ambiguous")] {
-        let UnbindStep::Blocked(text, _) = decide(inputs) else {
+        let UnbindStep::Blocked(text) = decide(inputs) else {
             panic!("{:?}", decide(inputs));
         };
         assert!(text.contains(expected), "{text}");
@@ -178,10 +181,10 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
     };
     assert_eq!(
         decide(1),
-        UnbindStep::Wait(super::PROGRESS_INTERVAL),
+        UnbindStep::InProgress,
         "the garbage collector deletes them"
     );
-    let UnbindStep::Blocked(text, _) = decide(31) else {
+    let UnbindStep::Blocked(text) = decide(31) else {
         panic!("{:?}", decide(31));
     };
     assert!(text.contains("pod a still has the sidecar"), "{text}");
@@ -204,7 +207,7 @@ fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
         since_last_action: Some(Duration::from_secs(3)),
         ..base
     };
-    assert!(matches!(decide(&changed), UnbindStep::Wait(_)));
+    assert_eq!(decide(&changed), UnbindStep::InProgress);
     let clean = UnbindInputs {
         pods: &[],
         ..changed
@@ -250,7 +253,7 @@ fn paused_target_blocks_unbinding_unless_skipped() {
         objects: &paused,
         ..base()
     };
-    assert!(matches!(decide(&base), UnbindStep::Blocked(..)));
+    assert!(matches!(decide(&base), UnbindStep::Blocked(_)));
     assert_eq!(
         decide(&UnbindInputs { skip: true, ..base }),
         UnbindStep::Done
@@ -313,14 +316,14 @@ fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
         ..all.clone()
     };
     for availability in [&starting, &missing] {
-        assert!(matches!(decide(availability, 59), UnbindStep::Wait(_)));
-        assert!(matches!(decide(availability, 61), UnbindStep::Stalled(..)));
+        assert_eq!(decide(availability, 59), UnbindStep::InProgress);
+        assert!(matches!(decide(availability, 61), UnbindStep::Stalled(_)));
     }
     let terminating = Availability {
         has_terminating: true,
         ..all.clone()
     };
-    assert!(matches!(decide(&terminating, 61), UnbindStep::Wait(_)));
+    assert_eq!(decide(&terminating, 61), UnbindStep::InProgress);
     let mut broken = starting;
     broken.unready.extend(unready("a"));
     assert_eq!(
@@ -338,28 +341,26 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
     for (pods, has_terminating, written, expected) in [
         (&[][..], false, false, Some(UnbindStep::Done)),
         (&[], true, false, None),
-        (
-            &[],
-            false,
-            true,
-            Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
-        ),
+        (&[], false, true, Some(UnbindStep::Blocked(why.to_owned()))),
         (
             &some,
             false,
             false,
-            Some(UnbindStep::Blocked(why.to_owned(), RECHECK_INTERVAL)),
+            Some(UnbindStep::Blocked(why.to_owned())),
         ),
     ] {
         let step = decide(&UnbindInputs {
             pods,
             has_terminating,
-            unresolved: Some((why, written)),
+            unresolved: Some(UnresolvedTarget {
+                reason: why,
+                may_have_fields: written,
+            }),
             ..base()
         });
         match expected {
             Some(expected) => assert_eq!(step, expected),
-            None => assert!(matches!(step, UnbindStep::Wait(_)), "{step:?}"),
+            None => assert!(matches!(step, UnbindStep::InProgress), "{step:?}"),
         }
     }
 }
@@ -379,7 +380,7 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
         })
     };
     assert_eq!(step(&annotated, None, true), UnbindStep::GiveUp);
-    assert!(matches!(step(&plain, Some(1), true), UnbindStep::Wait(_)));
+    assert_eq!(step(&plain, Some(1), true), UnbindStep::InProgress);
     assert_eq!(step(&plain, Some(31), true), UnbindStep::Done);
     assert_eq!(step(&plain, Some(1), false), UnbindStep::Done);
     assert_eq!(
@@ -392,11 +393,14 @@ fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
 /// SAFE-19
 #[test]
 fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
-    let why = Some(("its deploymentMode is ModelMesh", false));
+    let unresolved = Some(UnresolvedTarget {
+        reason: "its deploymentMode is ModelMesh",
+        may_have_fields: false,
+    });
     let decide = |objects: &[TargetObject], last_action| {
         decide(&UnbindInputs {
             objects,
-            unresolved: why,
+            unresolved,
             since_last_action: last_action,
             ..base()
         })

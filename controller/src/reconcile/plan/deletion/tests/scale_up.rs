@@ -88,7 +88,7 @@ fn target_is_scaled_up_only_after_unbinding() {
     let released = rollout("unbound", Some("2026-01-01T00:00:50Z"));
     let (unbind, scales_up) = planned(None, &released);
     assert!(
-        matches!(unbind, UnbindStep::Wait(_)) && !scales_up,
+        matches!(unbind, UnbindStep::InProgress) && !scales_up,
         "{unbind:?}"
     );
     let scaled_by_others = json!({"rollout": released});

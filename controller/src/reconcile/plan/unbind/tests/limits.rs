@@ -81,7 +81,7 @@ fn unbinding_waits_for_a_budget_that_its_rollout_would_exceed() {
         },
         ..base()
     };
-    let UnbindStep::Blocked(text, _) = decide(&exhausted) else {
+    let UnbindStep::Blocked(text) = decide(&exhausted) else {
         panic!("not blocked");
     };
     assert!(text.starts_with("PodDisruptionBudget models "), "{text}");

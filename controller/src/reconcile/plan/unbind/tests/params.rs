@@ -1,7 +1,5 @@
 //! What the execution of a step is given.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -76,9 +74,9 @@ fn unbinding_holds_a_slot_while_pods_are_replaced() {
         rollout("unbound", &since)
     };
     let binding_rollout = rollout("hash", &now.to_string());
-    let (wait, nothing) = (UnbindStep::Wait(Duration::from_secs(2)), json!({}));
-    let blocked = UnbindStep::Blocked("text".to_owned(), Duration::from_secs(2));
-    let stalled = UnbindStep::Stalled("text".to_owned(), Duration::from_secs(2));
+    let (wait, nothing) = (UnbindStep::InProgress, json!({}));
+    let blocked = UnbindStep::Blocked("text".to_owned());
+    let stalled = UnbindStep::Stalled("text".to_owned());
     let until = |time| Some(SlotChange::Acquire(second(time)));
     for (step, pods, status, expected) in [
         (UnbindStep::GiveUp, 1, &nothing, until(1_000_600)),
