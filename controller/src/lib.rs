@@ -10,6 +10,7 @@ mod broker;
 mod certificates;
 pub mod clock;
 mod cluster;
+mod condition;
 mod context;
 mod fault;
 mod flags;

@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::record::{HpaRecord, KedaReady, ScaledObjectRecord, ScalingInactive};
 
 /// Condition `ScalingReady` of an actor with scaling enabled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingReady {
-    /// Status of the condition; `None` is `Unknown`.
-    pub ready: Option<bool>,
-    pub reason: Reason,
-    pub message: String,
+    pub condition: ConditionValue,
     /// When the condition changes without an event.
     pub recheck_at: Option<Timestamp>,
 }
@@ -29,18 +27,18 @@ pub fn scaling_ready(
     now: Timestamp,
 ) -> ScalingReady {
     if let Some(fault) = fault {
-        return condition(Some(false), fault.reason, fault.message.clone());
+        return ConditionValue::from(fault).into();
     }
     let Some(scaled_object) =
         scaled_object.filter(|scaled_object| !scaled_object.metadata.deleting)
     else {
         let text = "the ScaledObject waits until the workload exists, or until the previous autoscaler is gone";
-        return condition(None, Reason::Progressing, text.to_owned());
+        return ConditionValue::new(ConditionStatus::Unknown, Reason::Progressing, text).into();
     };
     let name = &scaled_object.metadata.key.name;
     if let KedaReady::False(text) = &scaled_object.ready {
         let text = format!("KEDA reports that ScaledObject {name} is not ready: {text}");
-        return condition(Some(false), Reason::ScaledObjectNotReady, text);
+        return ConditionValue::new(false, Reason::ScaledObjectNotReady, text).into();
     }
     let missing = hpa.zip(timeout).and_then(|(hpa, timeout)| {
         let (inactive, since) = missing_metrics_since(hpa, last_scaled)?;
@@ -55,27 +53,26 @@ pub fn scaling_ready(
             inactive.reason,
             inactive.message
         );
-        return condition(Some(false), Reason::MetricsUnavailable, text);
+        return ConditionValue::new(false, Reason::MetricsUnavailable, text).into();
     }
-    let mut ready = match (&scaled_object.ready, scaled_object.paused) {
-        (KedaReady::True, false) => condition(
-            Some(true),
+    let (reason, text) = match (&scaled_object.ready, scaled_object.paused) {
+        (KedaReady::True, false) => (
             Reason::ScaledObjectReady,
             format!("KEDA reports that ScaledObject {name} is ready"),
         ),
-        (KedaReady::True, true) => condition(
-            Some(true),
+        (KedaReady::True, true) => (
             Reason::ScaledObjectReady,
             format!("ScaledObject {name} is paused by an annotation, so KEDA does not scale"),
         ),
-        (KedaReady::Unknown | KedaReady::False(_), _) => condition(
-            Some(true),
+        (KedaReady::Unknown | KedaReady::False(_), _) => (
             Reason::ScaledObjectCreated,
             format!("ScaledObject {name} is applied; KEDA has not reported it ready yet"),
         ),
     };
-    ready.recheck_at = missing.map(|(.., deadline)| deadline);
-    ready
+    ScalingReady {
+        condition: ConditionValue::new(true, reason, text),
+        recheck_at: missing.map(|(.., deadline)| deadline),
+    }
 }
 
 /// Why an HPA has no metrics, and since when. After a scale-up from 0, the HPA still has the transition time of when
@@ -90,12 +87,12 @@ fn missing_metrics_since(
     Some((inactive, since))
 }
 
-fn condition(ready: Option<bool>, reason: Reason, message: String) -> ScalingReady {
-    ScalingReady {
-        ready,
-        reason,
-        message,
-        recheck_at: None,
+impl From<ConditionValue> for ScalingReady {
+    fn from(condition: ConditionValue) -> Self {
+        Self {
+            condition,
+            recheck_at: None,
+        }
     }
 }
 

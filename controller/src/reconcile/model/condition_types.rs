@@ -1,7 +1,5 @@
 //! Condition types of an `AsyncActor`.
 
-use crate::fault::Reason;
-
 /// The queue exists as configured.
 pub const TRANSPORT_READY: &str = "TransportReady";
 
@@ -22,26 +20,3 @@ pub const TARGET_RESOLVED: &str = "TargetResolved";
 
 /// The pods of the target have the sidecar.
 pub const INJECTED: &str = "Injected";
-
-/// The value of condition `Injected`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Injected {
-    /// `None` is Unknown.
-    pub status: Option<bool>,
-    pub reason: Reason,
-    pub message: String,
-}
-
-impl Injected {
-    pub fn new(
-        status: impl Into<Option<bool>>,
-        reason: Reason,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            status: status.into(),
-            reason,
-            message: message.into(),
-        }
-    }
-}

@@ -13,16 +13,13 @@ use asya_shared::inject::bound::missing::{
 use asya_shared::names::label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::fault::Reason;
 use crate::reconcile::desired::DesiredBinding;
-use crate::reconcile::model::condition_types::Injected;
 use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 
 /// How many pod names status lists for each reason.
 const EXAMPLES: usize = 3;
 
 const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
-const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
 /// Reasons for which the webhook leaves the sidecar out until it reads that a dry run has passed (SAFE-1).
 const WITHHELD: [&str; 2] = [
     InjectionReason::NotProved.as_str(),
@@ -219,32 +216,6 @@ impl TargetPodCounts {
         }
         counter.finish()
     }
-
-    /// Condition `Injected` by the counts of the pods.
-    pub fn injected_condition(&self) -> Injected {
-        let pods = &self.pods;
-        if pods.matched == 0 {
-            let text = "the target has no pods, so it is not known whether they get the sidecar";
-            return Injected::new(None, Reason::NotProven, text);
-        }
-        if pods.not_injected == 0 {
-            let text = "every pod of the target has the sidecar";
-            return Injected::new(true, Reason::AllPodsInjected, text);
-        }
-        let reasons: Vec<_> = pods.reasons.iter().map(|it| &*it.reason).collect();
-        let reserved_name = reasons.contains(&SPEC_CONFLICT);
-        let text = format!(
-            "not every pod of the target has the sidecar: {}; {}",
-            reasons.join(", "),
-            remedy(&reasons)
-        );
-        let reason = if reserved_name {
-            Reason::SpecConflict
-        } else {
-            Reason::PodsNotInjected
-        };
-        Injected::new(false, reason, text)
-    }
 }
 
 /// The actor hash of an injected hash. Pods are restarted when it changes (ROLL-8).
@@ -262,20 +233,6 @@ fn outdated_pod(
         uid: metadata.uid.clone(),
         created: created.cloned(),
         sidecar,
-    }
-}
-
-fn remedy(reasons: &[&str]) -> &'static str {
-    match reasons {
-        [OPTED_OUT] => "remove the label asya.sh/inject from the target's pod template",
-        [SPEC_CONFLICT] => {
-            "rename the container or volume that has a name reserved for Asya, or remove the label of another actor, \
-             in the target's pod template; the actor's Events name it"
-        }
-        _ if reasons.iter().all(|reason| is_fixed_by_replacement(reason)) => {
-            "status.pods lists the pods; restart those that started before the binding"
-        }
-        _ => "status.pods lists the pods; the actor's Events say what to change in the target",
     }
 }
 

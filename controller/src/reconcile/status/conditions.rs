@@ -7,6 +7,7 @@ use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::Reason;
 use crate::reconcile::model::condition_types::{READY, SCALING_READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
@@ -14,8 +15,8 @@ use crate::reconcile::model::observed::Observed;
 /// A change to the stored conditions.
 #[derive(Debug)]
 pub enum ConditionChange {
-    /// Type, status (`None` is `Unknown`), reason and message.
-    Set(&'static str, Option<bool>, Reason, String),
+    /// The condition of this type gets this value.
+    Set(&'static str, ConditionValue),
     /// The condition no longer applies.
     Remove(&'static str),
 }
@@ -129,8 +130,8 @@ impl Conditions {
     fn apply(&mut self, changes: impl IntoIterator<Item = ConditionChange>) {
         for change in changes {
             match change {
-                ConditionChange::Set(kind, status, reason, message) => {
-                    self.set(kind, status, reason, &message);
+                ConditionChange::Set(kind, value) => {
+                    self.set(kind, value.status, value.reason, &value.message);
                 }
                 ConditionChange::Remove(kind) => self.remove(kind),
             }
@@ -151,15 +152,11 @@ impl Conditions {
     pub(super) fn set(
         &mut self,
         kind: &str,
-        status: Option<bool>,
+        status: impl Into<ConditionStatus>,
         reason: impl Display,
         message: &str,
     ) {
-        let status = match status {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
+        let status = status.into().as_str();
         let stored = self
             .stored
             .iter()
@@ -215,6 +212,6 @@ impl Conditions {
         } else {
             reason
         };
-        self.set(READY, Some(ready), reason, &message);
+        self.set(READY, ready, reason, &message);
     }
 }

@@ -98,13 +98,13 @@ pub(super) fn deletion_status(
     }
     let mut conditions = Conditions::of(observed, now);
     if let Some(fault) = blocked.queue {
-        conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
+        conditions.set(TRANSPORT_READY, false, fault.reason, &fault.message);
     }
     let (reason, text) = match blocked.other {
         Some(fault) => (fault.reason, &*fault.message),
         None => (Reason::Terminating, "the actor is being deleted"),
     };
-    conditions.set(READY, Some(false), reason, text);
+    conditions.set(READY, false, reason, text);
     if matches!(observed.drain, Some(DrainState::Confirming(_))) {
         // Second precision, as stored.
         let since = to_the_second(now);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_shared::api::QueueDeletionPolicy;
 
 use super::conditions::ConditionChange;
+use crate::condition::ConditionValue;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::desired::drain::RemainingQueues;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
@@ -35,12 +36,11 @@ pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> 
         event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
     };
     if let Some(fault) = &remaining.fault {
-        let message = fault.message.clone();
-        let condition = ConditionChange::Set(TRANSPORT_READY, Some(false), fault.reason, message);
+        let condition = ConditionChange::Set(TRANSPORT_READY, fault.into());
         report.conditions.push(condition);
         report.requeue = report.requeue.sooner(fault.requeue);
     }
-    let ready = ConditionChange::Set(READY, Some(false), reason, text);
+    let ready = ConditionChange::Set(READY, ConditionValue::new(false, reason, text));
     report.conditions.push(ready);
     report
 }

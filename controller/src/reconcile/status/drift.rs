@@ -5,6 +5,7 @@ use asya_shared::api::AsyncActorStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use super::conditions::ConditionChange;
+use crate::condition::ConditionValue;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::contention::{drift_restore, history};
 use crate::reconcile::model::condition_types::CONFLICT;
@@ -44,7 +45,8 @@ pub(super) fn set_drift(
     let events = new.map(|text| (EventReason::FieldConflict, text));
     DriftReport {
         condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {
-            ConditionChange::Set(CONFLICT, Some(true), Reason::FieldConflict, text)
+            let value = ConditionValue::new(true, Reason::FieldConflict, text);
+            ConditionChange::Set(CONFLICT, value)
         }),
         requeues: rechecks.into_iter().flatten().map(Requeue::After).collect(),
         events: events.into_iter().collect(),

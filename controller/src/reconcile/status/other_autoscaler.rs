@@ -1,5 +1,6 @@
 //! Another autoscaler that scales the workload of an actor whose own scaling is off.
 
+use crate::condition::ConditionValue;
 use crate::fault::Reason;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::StandaloneOutcome;
@@ -28,26 +29,23 @@ pub(super) fn other_autoscaler_condition(
     let kind = workload.kind.name();
     let desired = observed.desired.as_ref().ok()?;
     let replicas = desired.spec.workload.as_ref().and_then(|it| it.replicas);
-    let (ready, reason, text) = match replicas {
-        Some(replicas) => (
+    let condition = match replicas {
+        Some(replicas) => ConditionValue::new(
             false,
             Reason::RivalAutoscaler,
             format!(
-                "{autoscaler} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete {autoscaler}, or remove spec.workload.replicas to leave the number of pods to it"
+                "{autoscaler} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete \
+                 {autoscaler}, or remove spec.workload.replicas to leave the number of pods to it"
             ),
         ),
-        None => (
+        None => ConditionValue::new(
             true,
             Reason::ScaledByOther,
             format!(
-                "{autoscaler} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, delete {autoscaler} and set spec.workload.replicas, or set spec.scaling.enabled to true"
+                "{autoscaler} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, \
+                 delete {autoscaler} and set spec.workload.replicas, or set spec.scaling.enabled to true"
             ),
         ),
     };
-    Some(ScalingReady {
-        ready: Some(ready),
-        reason,
-        message: text,
-        recheck_at: None,
-    })
+    Some(condition.into())
 }

@@ -5,6 +5,7 @@ use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
 use super::common::reference;
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::CommonOutcome;
@@ -59,12 +60,9 @@ pub(super) fn set_scaling<'a>(
     status.last_scale_formatted = Some(scale.formatted);
     let limit = observed.deadlines.hpa_metrics;
     let own = scaling.map(|scaling| match (&scaling.fault, scaling.waits_for) {
-        (None, Some(text)) => ScalingReady {
-            ready: None,
-            reason: Reason::NotProven,
-            message: text.to_owned(),
-            recheck_at: None,
-        },
+        (None, Some(text)) => {
+            ConditionValue::new(ConditionStatus::Unknown, Reason::NotProven, text).into()
+        }
         (fault, _) => scaling_ready(fault.as_ref(), scaled_object, hpa, limit, scaled_at, now),
     });
     let verified = inputs.pods_verified;
@@ -91,7 +89,8 @@ fn requeue(
     let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
     let has_url = url_changed && fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown);
     // A dry run passed in this reconcile lets the next one create the first `ScaledObject`.
-    let verified = pods_verified && ready.is_some_and(|it| it.reason == Reason::NotProven);
+    let verified =
+        pods_verified && ready.is_some_and(|it| it.condition.reason == Reason::NotProven);
     fault
         .map(|fault| fault.requeue)
         .into_iter()

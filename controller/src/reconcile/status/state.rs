@@ -6,6 +6,7 @@ use std::time::Duration;
 use asya_shared::api::State;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::pods::summary::{self, Pods};
@@ -61,20 +62,11 @@ pub struct StateDecision {
     /// `status.status`.
     pub state: State,
     /// Condition `WorkloadReady`; `None` leaves the current one unchanged.
-    pub workload: Option<WorkloadReady>,
+    pub workload: Option<ConditionValue>,
     /// Whether more pods are starting, or should be.
     pub progressing: bool,
     /// When the decision changes with time alone.
     pub recheck_at: Option<Timestamp>,
-}
-
-/// Condition `WorkloadReady`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkloadReady {
-    /// `None` is `Unknown`.
-    pub ready: Option<bool>,
-    pub reason: Reason,
-    pub message: String,
 }
 
 /// Evaluates the table of STA-4: the first matching row wins. Row 1 is the deletion; row 3, a queue that is not ready,
@@ -103,12 +95,12 @@ pub fn decide(inputs: &StateInputs<'_>) -> StateDecision {
 
 /// Rows 2 and 4: the spec is invalid, or a child could not be applied.
 fn fault_decision(fault: &Fault) -> StateDecision {
-    decision(
-        State::WorkloadError,
-        Some(false),
-        fault.reason,
-        fault.message.clone(),
-    )
+    StateDecision {
+        state: State::WorkloadError,
+        workload: Some(fault.into()),
+        progressing: false,
+        recheck_at: None,
+    }
 }
 
 /// Row 3 (the queue is not ready), row 4 (left out on purpose), and row 13 where there is no workload.
@@ -118,30 +110,29 @@ fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
             let message = format!("the workload waits for its queue: {cause}");
             decision(
                 State::TransportError,
-                None,
+                ConditionStatus::Unknown,
                 Reason::TransportNotReady,
                 message,
             )
         }
         (None, Some(SkipReason::Paused)) => decision(
             State::Creating,
-            Some(false),
+            false,
             Reason::Paused,
-            "there is no workload, and none is created while the actor is paused".to_owned(),
+            "there is no workload, and none is created while the actor is paused",
         ),
         (None, Some(SkipReason::ReconcileOnceDone)) => decision(
             State::WorkloadError,
-            Some(false),
+            false,
             Reason::WorkloadMissing,
             "the workload is gone, and asya.sh/reconcile: Once does not recreate it; change the spec or remove the \
-             annotation to recreate it"
-                .to_owned(),
+             annotation to recreate it",
         ),
         (None, None) => decision(
             State::Creating,
-            Some(false),
+            false,
             Reason::Progressing,
-            "the workload is being created".to_owned(),
+            "the workload is being created",
         ),
     }
 }
@@ -152,17 +143,14 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
     let failure = failure(inputs, workload);
     let mut decision = match &failure {
         // Row 5: pods fail, and no pod of the current template is ready.
-        Some((class, message)) if counts.desired > 0 && inputs.pods.current_ready == 0 => decision(
-            state_of(*class),
-            Some(false),
-            reason_of(*class),
-            message.clone(),
-        ),
+        Some((class, message)) if counts.desired > 0 && inputs.pods.current_ready == 0 => {
+            decision(state_of(*class), false, reason_of(*class), message.clone())
+        }
         // Row 6: pods find no room on the nodes or in a quota.
         Some((ProblemClass::PendingResources, message)) if counts.ready < counts.desired => {
             decision(
                 State::PendingResources,
-                Some(false),
+                false,
                 Reason::PendingResources,
                 message.clone(),
             )
@@ -185,7 +173,7 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
 /// Row 7: the scaling is not ready, which only replaces STATUS.
 fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> StateDecision {
     match inputs.scaling {
-        Some(scaling) if scaling.ready == Some(false) => StateDecision {
+        Some(scaling) if scaling.condition.is_false() => StateDecision {
             state: State::ScalingError,
             ..decision
         },
@@ -228,19 +216,19 @@ fn pods_row(
     match failure {
         // Row 8: scaled to zero by the queue.
         _ if is_scaled_by_us(inputs) && desired == 0 && inputs.pods.existing == 0 => {
-            let text = "scaled to zero; messages in the queue start pods".to_owned();
-            decision(State::Napping, Some(true), Reason::ScaledToZero, text)
+            let text = "scaled to zero; messages in the queue start pods";
+            decision(State::Napping, true, Reason::ScaledToZero, text)
         }
         // Row 9: some pods fail.
         Some((class, message)) if ready < desired => {
-            decision(State::Degraded, Some(false), reason_of(class), message)
+            decision(State::Degraded, false, reason_of(class), message)
         }
         // Row 10: a new template is being rolled out.
         _ if is_rolling(inputs, workload, ready, desired) => rolling_out(inputs, workload, counts),
         // Row 11: more pods exist than desired.
         _ if total > desired || (ready >= desired && is_scaling_down(inputs, desired)) => {
             let text = progress(counts);
-            decision(State::ScalingDown, Some(true), Reason::PodsReady, text)
+            decision(State::ScalingDown, true, Reason::PodsReady, text)
         }
         // Row 12: a pod has been unready for too long.
         _ if ready < desired && unready_deadline(inputs).is_some_and(|ends| ends <= inputs.now) => {
@@ -255,7 +243,7 @@ fn pods_row(
             } else {
                 Reason::PodsReady
             };
-            decision(State::Running, Some(true), reason, progress(counts))
+            decision(State::Running, true, reason, progress(counts))
         }
     }
 }
@@ -275,9 +263,9 @@ fn rolling_out(
         format!("rolling out; {}", progress(counts))
     };
     if counts.ready > 0 {
-        decision(State::Updating, Some(true), Reason::RollingOut, text)
+        decision(State::Updating, true, Reason::RollingOut, text)
     } else {
-        decision(State::Updating, Some(false), Reason::Progressing, text)
+        decision(State::Updating, false, Reason::Progressing, text)
     }
 }
 
@@ -292,7 +280,7 @@ fn unready_for_too_long(inputs: &StateInputs<'_>, counts: Counts) -> StateDecisi
         "{}; a pod has been running for {limit} s without becoming ready",
         progress(counts)
     );
-    decision(state, Some(false), Reason::PodsNotReady, text)
+    decision(state, false, Reason::PodsNotReady, text)
 }
 
 fn starting(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
@@ -301,9 +289,9 @@ fn starting(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
         Some(_) => State::ScalingUp,
     };
     if counts.ready > 0 {
-        decision(state, Some(true), Reason::Scaling, progress(counts))
+        decision(state, true, Reason::Scaling, progress(counts))
     } else {
-        decision(state, Some(false), Reason::Progressing, progress(counts))
+        decision(state, false, Reason::Progressing, progress(counts))
     }
 }
 
@@ -314,7 +302,7 @@ fn progress(Counts { ready, desired, .. }: Counts) -> String {
 /// Pods that another autoscaler scales to zero are not started by a message.
 fn is_scaled_by_us(inputs: &StateInputs<'_>) -> bool {
     let scaling = inputs.scaling;
-    scaling.is_some_and(|scaling| !matches!(scaling.reason, Reason::ScaledByOther))
+    scaling.is_some_and(|scaling| scaling.condition.reason != Reason::ScaledByOther)
 }
 
 /// When a rollout or a scale-up (rows 10 and 13) has made no progress for too long
@@ -340,7 +328,7 @@ fn progress_deadline_exceeded(
     let reason = Reason::ProgressDeadlineExceeded;
     StateDecision {
         progressing: true,
-        ..decision(state, Some(false), reason, message)
+        ..decision(state, false, reason, message)
     }
 }
 
@@ -445,14 +433,15 @@ pub(super) fn reason_of(class: ProblemClass) -> Reason {
     }
 }
 
-fn decision(state: State, ready: Option<bool>, reason: Reason, message: String) -> StateDecision {
+fn decision(
+    state: State,
+    ready: impl Into<ConditionStatus>,
+    reason: Reason,
+    message: impl Into<String>,
+) -> StateDecision {
     StateDecision {
         state,
-        workload: Some(WorkloadReady {
-            ready,
-            reason,
-            message,
-        }),
+        workload: Some(ConditionValue::new(ready, reason, message)),
         progressing: false,
         recheck_at: None,
     }

@@ -1,6 +1,7 @@
 //! Condition `TransportReady`, from this reconcile or from the last one that queried the broker.
 
 use super::conditions::ConditionChange;
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
@@ -69,17 +70,16 @@ fn transport_condition(
     outcome: &CommonOutcome,
     fault: Option<&Fault>,
 ) -> Option<ConditionChange> {
-    let set =
-        |ready, reason, text| Some(ConditionChange::Set(TRANSPORT_READY, ready, reason, text));
+    let set = |value| Some(ConditionChange::Set(TRANSPORT_READY, value));
     match (fault, &outcome.queue, &observed.desired) {
-        (Some(fault), _, _) => set(Some(false), fault.reason, fault.message.clone()),
+        (Some(fault), _, _) => set(fault.into()),
         (None, QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) => {
             let text = format!("queue {} is ready", desired.names.queue);
-            set(Some(true), Reason::QueueReady, text)
+            set(ConditionValue::new(true, Reason::QueueReady, text))
         }
         (None, QueueState::Unmanaged, _) => {
             let text = "queue management is disabled; the transport is configured";
-            set(Some(true), Reason::TransportValidated, text.to_owned())
+            set(ConditionValue::new(true, Reason::TransportValidated, text))
         }
         (None, _, Ok(_)) if is_unchanged(outcome) => {
             let mut known = observed.previous.conditions.iter();
@@ -88,9 +88,8 @@ fn transport_condition(
                 condition.type_ == TRANSPORT_READY && (moved || depends_on_spec(&condition.reason))
             });
             let text = "the queue has not been checked yet";
-            ended
-                .then(|| set(None, Reason::Progressing, text.to_owned()))
-                .flatten()
+            let unknown = ConditionStatus::Unknown;
+            set(ConditionValue::new(unknown, Reason::Progressing, text)).filter(|_| ended)
         }
         (None, _, _) => None,
     }

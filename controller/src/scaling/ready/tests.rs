@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{ScalingReady, scaling_ready};
+use crate::condition::ConditionStatus;
 use crate::fault::{Fault, Reason};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
@@ -59,55 +60,60 @@ fn condition_reflects_keda_and_the_hpa() {
         (
             keda_reports("True"),
             &active,
-            Some(true),
+            ConditionStatus::True,
             Reason::ScaledObjectReady,
         ),
         (
             keda_reports("Unknown"),
             &active,
-            Some(true),
+            ConditionStatus::True,
             Reason::ScaledObjectCreated,
         ),
-        (json!({}), &active, Some(true), Reason::ScaledObjectCreated),
+        (
+            json!({}),
+            &active,
+            ConditionStatus::True,
+            Reason::ScaledObjectCreated,
+        ),
         (
             keda_reports("False"),
             &active,
-            Some(false),
+            ConditionStatus::False,
             Reason::ScaledObjectNotReady,
         ),
         (
             keda_reports("False"),
             &failing,
-            Some(false),
+            ConditionStatus::False,
             Reason::ScaledObjectNotReady,
         ),
         (
             keda_reports("True"),
             &failing,
-            Some(false),
+            ConditionStatus::False,
             Reason::MetricsUnavailable,
         ),
         (
             keda_reports("Unknown"),
             &failing,
-            Some(false),
+            ConditionStatus::False,
             Reason::MetricsUnavailable,
         ),
         (
             keda_reports("True"),
             &disabled,
-            Some(true),
+            ConditionStatus::True,
             Reason::ScaledObjectReady,
         ),
     ];
-    for (object, autoscaler, ready, reason) in rows {
-        let condition = evaluate(&object, autoscaler, None);
+    for (object, autoscaler, status, reason) in rows {
+        let ready = evaluate(&object, autoscaler, None);
         assert_eq!(
-            (condition.ready, condition.reason),
-            (ready, reason),
+            (ready.condition.status, ready.condition.reason),
+            (status, reason),
             "{object} {autoscaler}"
         );
-        assert_eq!(condition.recheck_at, None);
+        assert_eq!(ready.recheck_at, None);
     }
 }
 
@@ -117,11 +123,14 @@ fn messages_of_keda_and_the_hpa_are_included() {
     let active = hpa_reports("True", "ValidMetricFound", NOW);
     assert!(
         evaluate(&keda_reports("False"), &active, None)
+            .condition
             .message
             .ends_with("details")
     );
     let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
-    let text = evaluate(&keda_reports("True"), &failing, None).message;
+    let text = evaluate(&keda_reports("True"), &failing, None)
+        .condition
+        .message;
     assert!(
         text.ends_with("FailedGetExternalMetric: no response"),
         "{text}"
@@ -132,9 +141,9 @@ fn messages_of_keda_and_the_hpa_are_included() {
 #[test]
 fn missing_metrics_are_tolerated_until_a_deadline() {
     let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:01Z");
-    let condition = evaluate(&keda_reports("True"), &failing, None);
-    assert_eq!(condition.reason, Reason::ScaledObjectReady);
-    assert_eq!(condition.recheck_at, Some(at("2026-01-01T00:02:01Z")));
+    let ready = evaluate(&keda_reports("True"), &failing, None);
+    assert_eq!(ready.condition.reason, Reason::ScaledObjectReady);
+    assert_eq!(ready.recheck_at, Some(at("2026-01-01T00:02:01Z")));
 }
 
 /// KEDA-10
@@ -143,14 +152,18 @@ fn deadline_for_missing_metrics_is_configurable() {
     let failing = hpa_reports("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
     let within = |limit| evaluate_within(limit, &keda_reports("True"), &failing, None);
     let short = within(Some(Duration::from_secs(30)));
-    assert_eq!(short.reason, Reason::MetricsUnavailable);
-    assert!(short.message.contains("for 30 s"), "{}", short.message);
+    assert_eq!(short.condition.reason, Reason::MetricsUnavailable);
+    assert!(
+        short.condition.message.contains("for 30 s"),
+        "{}",
+        short.condition.message
+    );
     let long = within(Some(Duration::from_mins(10)));
-    assert_eq!(long.reason, Reason::ScaledObjectReady);
+    assert_eq!(long.condition.reason, Reason::ScaledObjectReady);
     assert_eq!(long.recheck_at, Some(at("2026-01-01T00:10:00Z")));
     let never = within(None);
     assert_eq!(
-        (never.reason, never.recheck_at),
+        (never.condition.reason, never.recheck_at),
         (Reason::ScaledObjectReady, None)
     );
 }
@@ -160,19 +173,19 @@ fn deadline_for_missing_metrics_is_configurable() {
 #[test]
 fn time_at_zero_replicas_does_not_count_as_missing_metrics() {
     let failing = hpa_reports("False", "FailedGetExternalMetric", "2025-12-31T00:00:00Z");
-    let condition = evaluate(
+    let ready = evaluate(
         &keda_reports("True"),
         &failing,
         Some("2026-01-01T00:01:50Z"),
     );
-    assert_eq!(condition.reason, Reason::ScaledObjectReady);
-    assert_eq!(condition.recheck_at, Some(at("2026-01-01T00:03:50Z")));
+    assert_eq!(ready.condition.reason, Reason::ScaledObjectReady);
+    assert_eq!(ready.recheck_at, Some(at("2026-01-01T00:03:50Z")));
     let later = evaluate(
         &keda_reports("True"),
         &failing,
         Some("2026-01-01T00:00:00Z"),
     );
-    assert_eq!(later.reason, Reason::MetricsUnavailable);
+    assert_eq!(later.condition.reason, Reason::MetricsUnavailable);
 }
 
 /// KEDA-9
@@ -180,10 +193,18 @@ fn time_at_zero_replicas_does_not_count_as_missing_metrics() {
 fn fault_of_the_plan_takes_precedence() {
     let fault = Fault::until_change(Reason::RivalAutoscaler, "web scales it");
     let object = scaled_object(&keda_reports("True"));
-    let condition = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
+    let ready = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
     assert_eq!(
-        (condition.ready, condition.reason, &*condition.message),
-        (Some(false), Reason::RivalAutoscaler, "web scales it")
+        (
+            ready.condition.status,
+            ready.condition.reason,
+            &*ready.condition.message
+        ),
+        (
+            ConditionStatus::False,
+            Reason::RivalAutoscaler,
+            "web scales it"
+        )
     );
 }
 
@@ -191,10 +212,10 @@ fn fault_of_the_plan_takes_precedence() {
 fn condition_is_unknown_until_the_scaled_object_exists() {
     let deleted = scaled_object(&json!({"metadata": {"deletionTimestamp": NOW}}));
     for object in [None, Some(&*deleted)] {
-        let condition = scaling_ready(None, object, None, None, None, at(NOW));
+        let ready = scaling_ready(None, object, None, None, None, at(NOW));
         assert_eq!(
-            (condition.ready, condition.reason),
-            (None, Reason::Progressing)
+            (ready.condition.status, ready.condition.reason),
+            (ConditionStatus::Unknown, Reason::Progressing)
         );
     }
 }
@@ -204,7 +225,7 @@ fn condition_is_unknown_until_the_scaled_object_exists() {
 fn pause_is_reported_and_counts_as_ready() {
     let mut object = keda_reports("True");
     object["metadata"] = json!({"annotations": {"autoscaling.keda.sh/paused": "true"}});
-    let condition = scaling_ready(
+    let ready = scaling_ready(
         None,
         Some(&scaled_object(&object)),
         None,
@@ -212,10 +233,10 @@ fn pause_is_reported_and_counts_as_ready() {
         None,
         at(NOW),
     );
-    assert_eq!(condition.ready, Some(true));
+    assert!(ready.condition.is_true());
     assert!(
-        condition.message.contains("paused"),
+        ready.condition.message.contains("paused"),
         "{}",
-        condition.message
+        ready.condition.message
     );
 }

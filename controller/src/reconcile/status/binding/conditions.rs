@@ -5,10 +5,11 @@ use std::time::Duration;
 use asya_shared::api::AsyncActorStatus;
 use asya_shared::resolve::{Caveat, CaveatReason};
 
+use crate::condition::ConditionValue;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::condition_types::{
-    CONFLICT, INJECTED, Injected, SCALING_READY, TARGET_RESOLVED, TRANSPORT_READY, WORKLOAD_READY,
+    CONFLICT, INJECTED, SCALING_READY, TARGET_RESOLVED, TRANSPORT_READY, WORKLOAD_READY,
 };
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
@@ -19,13 +20,13 @@ use crate::scaling::ready::ScalingReady;
 /// Results of the earlier steps of a report.
 pub(super) struct ConditionInputs<'a> {
     /// Condition `Injected`; `None` leaves it unchanged.
-    pub(super) injected: Option<Injected>,
+    pub(super) injected: Option<ConditionValue>,
     /// Condition `ScalingReady`, while the queue decides the number of pods.
     pub(super) scaling: Option<ScalingReady>,
     /// An invalid spec, or a failed write.
     pub(super) workload_fault: Option<&'a Fault>,
-    /// Why pods are not ready: their runtime or sidecar fails.
-    pub(super) failure: Option<(Reason, String)>,
+    /// Condition `WorkloadReady` while the runtime or the sidecar of pods fails.
+    pub(super) failure: Option<ConditionValue>,
     /// The progress limit that a change has exceeded (FW-26).
     pub(super) exceeded_limit: Option<Duration>,
     /// Message of condition `Conflict` while it is true.
@@ -39,30 +40,19 @@ pub(super) fn binding_conditions(
     inputs: ConditionInputs<'_>,
     status: &AsyncActorStatus,
 ) -> ConditionReport {
-    let injected = inputs.injected.map(|injected| {
-        ConditionChange::Set(INJECTED, injected.status, injected.reason, injected.message)
+    let stuck = inputs.exceeded_limit.map(|limit| {
+        let text = progress_message(status, limit);
+        ConditionValue::new(false, Reason::ProgressDeadlineExceeded, text)
     });
-    let stuck = inputs
-        .exceeded_limit
-        .map(|limit| progress_message(status, limit));
+    let unready = inputs.workload_fault.map(ConditionValue::from);
+    let unready = unready.or(inputs.failure).or(stuck);
+    let injected = inputs.injected;
     let changes = [
         target_resolved(observed, binding),
-        injected,
+        injected.map(|value| ConditionChange::Set(INJECTED, value)),
         scaling_ready(observed, binding, inputs.scaling),
-        workload_ready(
-            observed,
-            binding,
-            (inputs.workload_fault, inputs.failure),
-            stuck,
-        ),
+        workload_ready(observed, binding, unready),
     ];
-    let (has_conflict, reason, text) = inputs.conflict.map_or_else(
-        || {
-            let text = "no other field manager reverts what the operator writes";
-            (false, Reason::NoConflict, text.to_owned())
-        },
-        |text| (true, Reason::BindingConflict, text),
-    );
     ConditionReport {
         changes: changes.into_iter().flatten().collect(),
         ready: ReadyRule {
@@ -71,31 +61,32 @@ pub(super) fn binding_conditions(
             expects_scaling: false,
             is_last: true,
         },
-        conflict: ConditionChange::Set(CONFLICT, Some(has_conflict), reason, text),
+        conflict: ConditionChange::Set(CONFLICT, conflict(inputs.conflict)),
+    }
+}
+
+fn conflict(message: Option<String>) -> ConditionValue {
+    match message {
+        Some(message) => ConditionValue::new(true, Reason::BindingConflict, message),
+        None => ConditionValue::new(
+            false,
+            Reason::NoConflict,
+            "no other field manager reverts what the operator writes",
+        ),
     }
 }
 
 fn target_resolved(observed: &Observed, binding: &ObservedBinding) -> Option<ConditionChange> {
-    let (ready, reason, text) = match binding {
+    let value = match binding {
         ObservedBinding::Resolved(resolved) => {
             let scales = observed.desired_binding().is_some_and(|bound| bound.scales);
             let text = resolved_message(&resolved.target, scales);
-            (true, Reason::Resolved, text)
+            ConditionValue::new(true, Reason::Resolved, text)
         }
-        ObservedBinding::Refused(refused) => {
-            let Fault {
-                reason, message, ..
-            } = &refused.fault;
-            (false, *reason, message.clone())
-        }
+        ObservedBinding::Refused(refused) => (&refused.fault).into(),
         ObservedBinding::Unknown | ObservedBinding::Unbinding(_) => return None,
     };
-    Some(ConditionChange::Set(
-        TARGET_RESOLVED,
-        Some(ready),
-        reason,
-        text,
-    ))
+    Some(ConditionChange::Set(TARGET_RESOLVED, value))
 }
 
 fn scaling_ready(
@@ -107,18 +98,13 @@ fn scaling_ready(
         // The target has not been looked up yet: keep the previous condition.
         Some(_) if binding.injection().is_none() => None,
         Some(it)
-            if it.reason == Reason::NotProven
+            if it.condition.reason == Reason::NotProven
                 && binding.pods().is_none()
                 && was_scaled(observed) =>
         {
             None
         }
-        Some(it) => Some(ConditionChange::Set(
-            SCALING_READY,
-            it.ready,
-            it.reason,
-            it.message,
-        )),
+        Some(it) => Some(ConditionChange::Set(SCALING_READY, it.condition)),
         None if observed.desired.is_ok() => Some(ConditionChange::Remove(SCALING_READY)),
         None => None,
     }
@@ -128,24 +114,13 @@ fn scaling_ready(
 fn workload_ready(
     observed: &Observed,
     binding: &ObservedBinding,
-    (fault, failure): (Option<&Fault>, Option<(Reason, String)>),
-    stuck: Option<String>,
+    unready: Option<ConditionValue>,
 ) -> Option<ConditionChange> {
-    let not_ready = |reason, text| {
-        Some(ConditionChange::Set(
-            WORKLOAD_READY,
-            Some(false),
-            reason,
-            text,
-        ))
-    };
-    let stuck = stuck.map(|text| (Reason::ProgressDeadlineExceeded, text));
-    match (fault, failure.or(stuck)) {
-        (Some(fault), _) => not_ready(fault.reason, fault.message.clone()),
-        (None, Some((reason, text))) => not_ready(reason, text),
+    match unready {
+        Some(value) => Some(ConditionChange::Set(WORKLOAD_READY, value)),
         // The pods have not been listed since this process started.
-        (None, None) if binding.pods().is_none() && was_about_pods(observed) => None,
-        (None, None) => Some(ConditionChange::Remove(WORKLOAD_READY)),
+        None if binding.pods().is_none() && was_about_pods(observed) => None,
+        None => Some(ConditionChange::Remove(WORKLOAD_READY)),
     }
 }
 

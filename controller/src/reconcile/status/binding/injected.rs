@@ -1,22 +1,27 @@
 //! Condition `Injected` of a binding.
 
 use asya_shared::admission::{MAX_REQUIRED, Unenforced};
-use asya_shared::api::{BindingStrategy, InjectionStatus};
-use asya_shared::inject::bound::ProbeResult;
+use asya_shared::api::{BindingStrategy, InjectionStatus, PodCounts};
+use asya_shared::inject::bound::missing::is_fixed_by_replacement;
+use asya_shared::inject::bound::{InjectionReason, ProbeResult};
 
 use crate::binding::unenforced_required::Enforcement;
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
-use crate::reconcile::model::condition_types::{INJECTED, Injected};
+use crate::reconcile::model::condition_types::INJECTED;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{BindingOutcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
 use crate::telemetry::events::EventReason;
 
+const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
+const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
+
 /// Injection into the target's pods, as reported.
 pub(super) struct InjectedReport {
     /// Condition `Injected`; `None` leaves it unchanged.
-    pub(super) condition: Option<Injected>,
+    pub(super) condition: Option<ConditionValue>,
     /// The Event of a required binding that is not enforced, recorded once.
     pub(super) event: Option<(EventReason, String)>,
 }
@@ -52,16 +57,24 @@ fn injected_condition(
     injection: Option<&InjectionStatus>,
     fail_open_text: Option<String>,
     is_bound: bool,
-) -> Option<Injected> {
+) -> Option<ConditionValue> {
     if observed.desired.is_err() {
         let text = "the target's pods are not observed while the spec or the transport is unusable; new ones start \
                     without the sidecar";
-        return Some(Injected::new(None, Reason::NotProven, text));
+        return Some(ConditionValue::new(
+            ConditionStatus::Unknown,
+            Reason::NotProven,
+            text,
+        ));
     }
     let bound = observed.desired_binding()?;
     if !is_bound {
         let text = "pods get the sidecar once the queue and the runtime script exist and the target can be bound";
-        return Some(Injected::new(None, Reason::NotProven, text));
+        return Some(ConditionValue::new(
+            ConditionStatus::Unknown,
+            Reason::NotProven,
+            text,
+        ));
     }
     let Some(counted) = counted else {
         let known = observed
@@ -70,22 +83,23 @@ fn injected_condition(
             .iter()
             .any(|c| c.type_ == INJECTED);
         let text = "the target's pods have not been listed yet";
-        return (!known).then(|| Injected::new(None, Reason::NotProven, text));
+        return (!known)
+            .then(|| ConditionValue::new(ConditionStatus::Unknown, Reason::NotProven, text));
     };
     if let Some(text) = url_unknown(observed) {
-        return Some(Injected::new(false, Reason::TargetURLUnknown, text));
+        return Some(ConditionValue::new(false, Reason::TargetURLUnknown, text));
     }
     let by_template = bound.strategy == BindingStrategy::Template;
     let decided = match rejection_message(observed, injection) {
         _ if by_template => injected_by_template(outcome, counted),
-        Some(text) => Some(Injected::new(false, Reason::ProbeRejected, text)),
+        Some(text) => Some(ConditionValue::new(false, Reason::ProbeRejected, text)),
         None => injected_by_pods(observed, outcome, counted),
     };
-    let condition = decided.unwrap_or_else(|| counted.injected_condition());
-    let is_injected = condition.status == Some(true);
+    let condition = decided.unwrap_or_else(|| injected_by_counts(&counted.pods));
+    let is_injected = condition.is_true();
     match fail_open_text {
         Some(text) if is_injected && !by_template => {
-            Some(Injected::new(false, Reason::WebhookNotReady, text))
+            Some(ConditionValue::new(false, Reason::WebhookNotReady, text))
         }
         _ => Some(condition),
     }
@@ -113,9 +127,9 @@ fn injected_by_pods(
     observed: &Observed,
     outcome: &BindingOutcome,
     counted: &TargetPodCounts,
-) -> Option<Injected> {
+) -> Option<ConditionValue> {
     let without_pods = counted.pods.matched == 0;
-    let known = |status: bool, reason, text: &str| Some(Injected::new(status, reason, text));
+    let known = |status: bool, reason, text: &str| Some(ConditionValue::new(status, reason, text));
     match &outcome.rollout {
         RolloutOutcome::Waiting(fault) => known(false, fault.reason, &fault.message),
         RolloutOutcome::Requested(_) => {
@@ -183,8 +197,11 @@ fn was_reported(observed: &Observed, text: &str) -> bool {
 
 /// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50);
 /// `None` if the counts of the pods decide.
-fn injected_by_template(outcome: &BindingOutcome, counted: &TargetPodCounts) -> Option<Injected> {
-    let not_injected = |reason, text: &str| Some(Injected::new(false, reason, text));
+fn injected_by_template(
+    outcome: &BindingOutcome,
+    counted: &TargetPodCounts,
+) -> Option<ConditionValue> {
+    let not_injected = |reason, text: &str| Some(ConditionValue::new(false, reason, text));
     match &outcome.template {
         TemplateOutcome::Waiting(fault)
         | TemplateOutcome::Refused(fault)
@@ -194,7 +211,7 @@ fn injected_by_template(outcome: &BindingOutcome, counted: &TargetPodCounts) -> 
         }
         TemplateOutcome::Unchanged | TemplateOutcome::Applied(_) if counted.pods.matched == 0 => {
             let text = "the target has no pods, and its pod template has the sidecar";
-            Some(Injected::new(true, Reason::ScaledToZero, text))
+            Some(ConditionValue::new(true, Reason::ScaledToZero, text))
         }
         TemplateOutcome::Unchanged | TemplateOutcome::Applied(_)
             if !counted.outdated.is_empty() =>
@@ -225,3 +242,44 @@ fn url_unknown(observed: &Observed) -> Option<String> {
         )
     })
 }
+
+/// Condition `Injected` where nothing but the pods says whether they get the sidecar.
+fn injected_by_counts(pods: &PodCounts) -> ConditionValue {
+    if pods.matched == 0 {
+        let text = "the target has no pods, so it is not known whether they get the sidecar";
+        return ConditionValue::new(ConditionStatus::Unknown, Reason::NotProven, text);
+    }
+    if pods.not_injected == 0 {
+        let text = "every pod of the target has the sidecar";
+        return ConditionValue::new(true, Reason::AllPodsInjected, text);
+    }
+    let reasons: Vec<_> = pods.reasons.iter().map(|it| &*it.reason).collect();
+    let text = format!(
+        "not every pod of the target has the sidecar: {}; {}",
+        reasons.join(", "),
+        remedy(&reasons)
+    );
+    let reason = if reasons.contains(&SPEC_CONFLICT) {
+        Reason::SpecConflict
+    } else {
+        Reason::PodsNotInjected
+    };
+    ConditionValue::new(false, reason, text)
+}
+
+fn remedy(reasons: &[&str]) -> &'static str {
+    match reasons {
+        [OPTED_OUT] => "remove the label asya.sh/inject from the target's pod template",
+        [SPEC_CONFLICT] => {
+            "rename the container or volume that has a name reserved for Asya, or remove the label of another actor, \
+             in the target's pod template; the actor's Events name it"
+        }
+        _ if reasons.iter().all(|reason| is_fixed_by_replacement(reason)) => {
+            "status.pods lists the pods; restart those that started before the binding"
+        }
+        _ => "status.pods lists the pods; the actor's Events say what to change in the target",
+    }
+}
+
+#[cfg(test)]
+mod tests;

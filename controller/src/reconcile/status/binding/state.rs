@@ -6,10 +6,10 @@ use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::condition::ConditionValue;
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::{self, Pods};
-use crate::reconcile::model::condition_types::WORKLOAD_READY;
-use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
+use crate::reconcile::model::condition_types::{TARGET_RESOLVED, WORKLOAD_READY};
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::status::state::{reason_of, state_of};
 use crate::scaling::ready::ScalingReady;
@@ -25,7 +25,7 @@ pub(super) struct BindingStateInputs<'a> {
     /// The target's pods; `None` until they have been listed.
     pub(super) pods: Option<(&'a TargetPodCounts, &'a Pods)>,
     /// Condition `Injected`; `None` leaves it unchanged.
-    pub(super) injected: Option<&'a Injected>,
+    pub(super) injected: Option<&'a ConditionValue>,
     /// Condition `ScalingReady`, while the queue decides the number of pods.
     pub(super) scaling: Option<&'a ScalingReady>,
     /// Replicas that the target specifies, if known.
@@ -46,8 +46,8 @@ pub(super) struct BindingStateInputs<'a> {
 pub(super) struct BindingStateDecision {
     /// `status.status`.
     pub(super) state: State,
-    /// Why pods are not ready: their runtime or sidecar fails.
-    pub(super) failure: Option<(Reason, String)>,
+    /// Condition `WorkloadReady` while the runtime or the sidecar of pods fails.
+    pub(super) failure: Option<ConditionValue>,
     /// Since when no further pod has become ready although more are desired.
     pub(super) progressing_since: Option<Timestamp>,
     /// The progress limit that a change has exceeded (FW-26).
@@ -130,9 +130,12 @@ fn target_pods_decision(
     });
     if let Some((problem, pod)) = failure {
         let lacks_pods = ready < desired;
-        let text = || (reason_of(problem.class), summary::message(problem, pod));
+        let unready = || {
+            let text = summary::message(problem, pod);
+            ConditionValue::new(false, reason_of(problem.class), text)
+        };
         return BindingStateDecision {
-            failure: lacks_pods.then(text),
+            failure: lacks_pods.then(unready),
             // A pod that fails makes no progress either.
             progressing_since: clock(inputs, ready).filter(|_| lacks_pods),
             ..if ready == 0 {
@@ -142,8 +145,8 @@ fn target_pods_decision(
             }
         };
     }
-    let blocks_injection = |injected: &&Injected| {
-        injected.status == Some(false)
+    let blocks_injection = |injected: &&ConditionValue| {
+        injected.is_false()
             && matches!(
                 injected.reason,
                 Reason::ProbeFailed
@@ -163,7 +166,7 @@ fn target_pods_decision(
     }
     if inputs
         .scaling
-        .is_some_and(|scaling| scaling.ready == Some(false))
+        .is_some_and(|scaling| scaling.condition.is_false())
     {
         return State::ScalingError.into();
     }

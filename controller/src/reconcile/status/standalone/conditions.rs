@@ -1,36 +1,24 @@
 //! The conditions of a standalone actor.
 
+use crate::condition::ConditionValue;
 use crate::reconcile::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::reconcile::status::conditions::{ConditionChange, ConditionReport, ReadyRule};
-use crate::reconcile::status::state::WorkloadReady;
 use crate::scaling::ready::ScalingReady;
 
 /// All conditions but `TransportReady`.
 pub(super) fn standalone_conditions(
     observed: &Observed,
     outcome: &StandaloneOutcome,
-    workload: Option<WorkloadReady>,
+    workload: Option<ConditionValue>,
     scaling: Option<ScalingReady>,
     conflict: ConditionChange,
     expects_scaling: bool,
 ) -> ConditionReport {
-    let workload = workload.map(|workload| {
-        ConditionChange::Set(
-            WORKLOAD_READY,
-            workload.ready,
-            workload.reason,
-            workload.message,
-        )
-    });
+    let workload = workload.map(|value| ConditionChange::Set(WORKLOAD_READY, value));
     let scaling = match scaling {
-        Some(it) => Some(ConditionChange::Set(
-            SCALING_READY,
-            it.ready,
-            it.reason,
-            it.message,
-        )),
+        Some(it) => Some(ConditionChange::Set(SCALING_READY, it.condition)),
         // Scaling is off, so there is nothing to report (KEDA-8).
         None if observed.desired.is_ok() || outcome.stopped.is_some() => {
             Some(ConditionChange::Remove(SCALING_READY))

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{SkipReason, StateDecision, StateInputs, decide};
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::pods::summary::Pods;
@@ -36,7 +37,7 @@ struct Row {
     unready_limit: Option<Duration>,
     progressing_for: i64,
     state: State,
-    condition: Option<(Option<bool>, Reason)>,
+    condition: Option<(ConditionStatus, Reason)>,
 }
 
 fn now() -> Timestamp {
@@ -136,15 +137,9 @@ impl Row {
     }
 
     /// Turns scaling on, with this state of condition `ScalingReady`.
-    fn scaled(self, ready: Option<bool>) -> Self {
-        self.with(|row| {
-            row.scaling = Some(ScalingReady {
-                ready,
-                reason: Reason::ScaledObjectReady,
-                message: String::new(),
-                recheck_at: None,
-            });
-        })
+    fn scaled(self, status: ConditionStatus) -> Self {
+        let condition = ConditionValue::new(status, Reason::ScaledObjectReady, "");
+        self.with(|row| row.scaling = Some(condition.into()))
     }
 
     fn hpa(self, desired: i32) -> Self {
@@ -175,7 +170,7 @@ impl Row {
         self.with(|row| row.progressing_for = seconds)
     }
 
-    fn is(self, state: State, ready: Option<bool>, reason: Reason) -> Self {
+    fn is(self, state: State, ready: ConditionStatus, reason: Reason) -> Self {
         self.with(|row| (row.state, row.condition) = (state, Some((ready, reason))))
     }
 
@@ -201,8 +196,9 @@ impl Row {
     }
 }
 
-const YES: Option<bool> = Some(true);
-const NO: Option<bool> = Some(false);
+const YES: ConditionStatus = ConditionStatus::True;
+const NO: ConditionStatus = ConditionStatus::False;
+const UNKNOWN: ConditionStatus = ConditionStatus::Unknown;
 
 /// STA-4, STA-5
 #[test]
@@ -215,7 +211,7 @@ fn first_matching_row_decides() {
     {
         let decision = row.decide();
         assert_eq!(decision.state, row.state, "{}", row.name);
-        let condition = decision.workload.map(|ready| (ready.ready, ready.reason));
+        let condition = decision.workload.map(|it| (it.status, it.reason));
         assert_eq!(condition, row.condition, "{}", row.name);
     }
 }
@@ -238,7 +234,7 @@ fn without_workload() -> Vec<Row> {
             .is(S::WorkloadError, NO, R::ValidationError),
         row("no queue").transport(R::BrokerUnreachable).is(
             S::TransportError,
-            None,
+            UNKNOWN,
             R::TransportNotReady,
         ),
         pods("queue lost, pods still ready", well)
@@ -458,7 +454,7 @@ fn scaled() -> Vec<Row> {
         .failing(ProblemClass::ImagePullError)
         .is(S::ScalingError, NO, R::ImagePullError),
         pods("KEDA has not reported yet", two)
-            .scaled(None)
+            .scaled(UNKNOWN)
             .is(S::Running, YES, R::PodsReady),
         pods("the HPA desires more than the workload's replicas", two)
             .scaled(YES)

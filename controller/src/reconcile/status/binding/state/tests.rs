@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{BindingStateDecision, BindingStateInputs, decide};
+use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
-use crate::reconcile::model::condition_types::Injected;
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
@@ -55,18 +55,13 @@ enum Scaling {
 
 impl Scaling {
     fn ready(self) -> Option<ScalingReady> {
-        let ready = match self {
+        let status = match self {
             Self::Off => return None,
-            Self::Unknown => None,
-            Self::Ready => Some(true),
-            Self::NotReady => Some(false),
+            Self::Unknown => ConditionStatus::Unknown,
+            Self::Ready => ConditionStatus::True,
+            Self::NotReady => ConditionStatus::False,
         };
-        Some(ScalingReady {
-            ready,
-            reason: Reason::RivalAutoscaler,
-            message: String::new(),
-            recheck_at: None,
-        })
+        Some(ConditionValue::new(status, Reason::RivalAutoscaler, "").into())
     }
 }
 
@@ -76,7 +71,7 @@ struct Row {
     target: Option<Reason>,
     counted: Option<TargetPodCounts>,
     health: Pods,
-    injected: (Option<bool>, Reason),
+    injected: (bool, Reason),
     scaling: Scaling,
     desired: Option<i32>,
     previous: AsyncActorStatus,
@@ -92,7 +87,7 @@ impl Default for Row {
             target: None,
             counted: Some(pods(2, 2)),
             health: Pods::default(),
-            injected: (Some(true), Reason::AllPodsInjected),
+            injected: (true, Reason::AllPodsInjected),
             scaling: Scaling::Off,
             desired: Some(2),
             previous: AsyncActorStatus::default(),
@@ -107,7 +102,7 @@ impl Row {
         let fault = |reason| Fault::until_change(reason, "");
         let refused = fault(Reason::ValidationError);
         let target = self.target.map(fault);
-        let injected = Injected::new(self.injected.0, self.injected.1, "");
+        let injected = ConditionValue::new(self.injected.0, self.injected.1, "");
         let scaling = self.scaling.ready();
         decide(&BindingStateInputs {
             spec_fault: self.refused.then_some(&refused),
@@ -135,8 +130,8 @@ fn bound() -> AsyncActorStatus {
 
 const ABSENT: Option<Reason> = Some(Reason::TargetNotFound);
 const STOPPED: Option<Reason> = Some(Reason::TargetStopped);
-const CONFLICT: (Option<bool>, Reason) = (Some(false), Reason::SpecConflict);
-const UNINJECTED: (Option<bool>, Reason) = (Some(false), Reason::PodsNotInjected);
+const CONFLICT: (bool, Reason) = (false, Reason::SpecConflict);
+const UNINJECTED: (bool, Reason) = (false, Reason::PodsNotInjected);
 
 #[expect(clippy::unnecessary_wraps, reason = "matches the field of the row")]
 fn some(total: i32, ready: i32) -> Option<TargetPodCounts> {
@@ -286,8 +281,8 @@ fn without_progress_since(since: &str, ready: i32) -> AsyncActorStatus {
 /// SAFE-28, FW-26
 #[test]
 fn change_without_progress_fails_at_the_actors_progress_limit() {
-    let rolling = (Some(false), Reason::RolloutInProgress);
-    let waiting = (Some(false), Reason::RolloutWaiting);
+    let rolling = (false, Reason::RolloutInProgress);
+    let waiting = (false, Reason::RolloutWaiting);
     let healthy = Row::default().injected;
     let mins = Duration::from_mins;
     for (injected, ready, since, limits, state, stuck) in [
@@ -412,10 +407,8 @@ fn failing_pods_are_not_ready_and_make_no_progress() {
         };
         row.decide()
     };
-    let failure = Some((
-        Reason::SidecarError,
-        "Container asya-sidecar: x (pod p)".to_owned(),
-    ));
+    let text = "Container asya-sidecar: x (pod p)";
+    let failure = Some(ConditionValue::new(false, Reason::SidecarError, text));
     let none_ready = decide(some(2, 0), 1);
     assert_eq!(none_ready.failure, failure);
     assert_eq!(none_ready.progressing_since, Some(since));

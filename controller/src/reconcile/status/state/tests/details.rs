@@ -52,17 +52,14 @@ fn pod_that_terminates_for_long_hides_no_pod_that_does_not_start() {
     let state = |counts: [i32; 4], desired| {
         let row = pods("", counts).terminating_pods(1);
         let decision = row.was(Some(State::ScalingDown), desired).decide();
-        let ready = decision.workload.and_then(|it| it.ready);
+        let ready = decision.workload.map(|it| it.status);
         (decision.state, ready, decision.progressing)
     };
-    assert_eq!(
-        state([1, 1, 1, 0], 0),
-        (State::ScalingUp, Some(false), true)
-    );
-    assert_eq!(state([6, 6, 6, 2], 3), (State::ScalingUp, Some(true), true));
+    assert_eq!(state([1, 1, 1, 0], 0), (State::ScalingUp, Some(NO), true));
+    assert_eq!(state([6, 6, 6, 2], 3), (State::ScalingUp, Some(YES), true));
     assert_eq!(
         state([1, 1, 1, 1], 1),
-        (State::ScalingDown, Some(true), false)
+        (State::ScalingDown, Some(YES), false)
     );
 }
 
