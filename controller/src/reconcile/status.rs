@@ -33,6 +33,7 @@ use super::model::outcome::{ActiveOutcome, Outcome};
 use super::status::common::Report;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
+use crate::telemetry::events::NewEvent;
 
 pub use write::report_deletion;
 
@@ -52,14 +53,14 @@ pub async fn report(
     if let Some(wait) = write_delay::delay(observed, outcome, &report.status, now) {
         return Ok(report.requeue.sooner(Requeue::After(wait)));
     }
-    if let Some((reason, text)) = event_of_new_condition(&observed.previous, &report.status) {
-        context.events.publish(&observed.actor, reason, text);
+    let actor = &observed.actor;
+    let publish = |event: NewEvent| context.events.publish(actor, event.reason, &event.message);
+    if let Some(event) = event_of_new_condition(&observed.previous, &report.status) {
+        publish(event);
     }
     if report.status != observed.previous {
-        write(context, &observed.actor, &report.status).await?;
-        for (reason, text) in report.events {
-            context.events.publish(&observed.actor, reason, &text);
-        }
+        write(context, actor, &report.status).await?;
+        report.events.into_iter().for_each(publish);
     }
     Ok(report.requeue)
 }

@@ -21,6 +21,22 @@ use tracing::debug;
 use crate::clock;
 use crate::record::ActorRecord;
 
+/// An Event to publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    pub reason: EventReason,
+    pub message: String,
+}
+
+impl NewEvent {
+    pub fn new(reason: EventReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
 /// Writes Events; a repeated one increments the count of its series.
 #[derive(Clone)]
 pub struct Events {

@@ -35,8 +35,8 @@ pub(super) async fn ensure_queue(
         Err(error) => return failed_state(&error),
     };
     if created {
-        let (reason, text) = creation_event(desired, plan.was_recorded);
-        context.events.publish(actor, reason, &text);
+        let event = creation_event(desired, plan.was_recorded);
+        context.events.publish(actor, event.reason, &event.message);
     }
     context.queue_rechecks.clear(key, plan.recheck_sequence);
     ready_state(desired, ready, created)

@@ -30,8 +30,8 @@ pub(super) async fn roll_out(
     if let Some(change) = params.slot {
         change_slot(context, key, change);
     }
-    if let Some((reason, text)) = &params.event {
-        context.events.publish(actor, *reason, text);
+    if let Some(event) = &params.event {
+        context.events.publish(actor, event.reason, &event.message);
     }
     match decision {
         RolloutDecision::NotNeeded => Ok(RolloutOutcome::NotNeeded),

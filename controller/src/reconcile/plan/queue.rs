@@ -9,7 +9,7 @@ use crate::reconcile::desired::Desired;
 use crate::reconcile::model::observed::{Observed, ObservedQueue, is_reconcile_once_done};
 use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::steps::QueueStep;
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// The step for the desired queue, which is executed before the workload is touched.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ pub fn failed_state(error: &BrokerError) -> QueueState {
 }
 
 /// The Event for a created queue. One that `was_recorded` before had been lost.
-pub fn creation_event(desired: &Desired, was_recorded: bool) -> (EventReason, String) {
+pub fn creation_event(desired: &Desired, was_recorded: bool) -> NewEvent {
     let (reason, verb) = if was_recorded {
         (EventReason::QueueRecreated, "recreated")
     } else {
@@ -128,8 +128,6 @@ pub fn creation_event(desired: &Desired, was_recorded: bool) -> (EventReason, St
     };
     let queue = &desired.names.queue;
     let transport = &desired.transport.name;
-    (
-        reason,
-        format!("{verb} queue {queue} on transport {transport}"),
-    )
+    let text = format!("{verb} queue {queue} on transport {transport}");
+    NewEvent::new(reason, text)
 }

@@ -7,7 +7,7 @@ use super::conditions::ConditionReport;
 use crate::fault::Requeue;
 use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::NewEvent;
 
 /// The status of a reconcile, and when to requeue.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Report {
     /// When to requeue.
     pub requeue: Requeue,
     /// Events to record once the status is written.
-    pub events: Vec<(EventReason, String)>,
+    pub events: Vec<NewEvent>,
 }
 
 /// The mode's share of the report of an active actor.
@@ -27,7 +27,7 @@ pub struct ModeReport {
     pub requeue: Requeue,
     /// When STATUS changes with time alone.
     pub recheck_at: Option<Timestamp>,
-    pub events: Vec<(EventReason, String)>,
+    pub events: Vec<NewEvent>,
 }
 
 /// Reference to an object with the actor's name.

@@ -12,7 +12,7 @@ use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
 use crate::record::FOREGROUND_DELETION;
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
     pub(super) requeue: Requeue,
-    pub(super) event: Option<(EventReason, String)>,
+    pub(super) event: Option<NewEvent>,
 }
 
 pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> DrainReport {
@@ -33,7 +33,7 @@ pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> 
     let mut report = DrainReport {
         conditions: Vec::new(),
         requeue: Requeue::After(COUNT_INTERVAL),
-        event: (!is_reported(observed, reason)).then(|| (event, text.clone())),
+        event: (!is_reported(observed, reason)).then(|| NewEvent::new(event, &*text)),
     };
     if let Some(fault) = &remaining.fault {
         let condition = ConditionChange::Set(TRANSPORT_READY, fault.into());

@@ -11,14 +11,14 @@ use crate::reconcile::contention::{drift_restore, history};
 use crate::reconcile::model::condition_types::CONFLICT;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::StandaloneOutcome;
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// Drift of the actor's objects, as reported.
 pub(super) struct DriftReport {
     /// Condition `Conflict`, which is present while the backoff delays reverting other managers' changes.
     pub(super) condition: ConditionChange,
     pub(super) requeues: Vec<Requeue>,
-    pub(super) events: Vec<(EventReason, String)>,
+    pub(super) events: Vec<NewEvent>,
 }
 
 /// Writes the conflicts, their count and the time of the last one.
@@ -42,7 +42,7 @@ pub(super) fn set_drift(
     }
     status.conflicts = conflicts;
     let new = message.clone().filter(|_| !outcome.restored.is_empty());
-    let events = new.map(|text| (EventReason::FieldConflict, text));
+    let events = new.map(|text| NewEvent::new(EventReason::FieldConflict, text));
     DriftReport {
         condition: message.map_or(ConditionChange::Remove(CONFLICT), |text| {
             let value = ConditionValue::new(true, Reason::FieldConflict, text);

@@ -12,7 +12,7 @@ use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{CommonOutcome, QueueState};
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// Requeue interval for a queue that was just retired.
 const NEWLY_RETIRED_RECHECK: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) struct QueueReport {
     /// When to requeue.
     pub(super) requeue: Option<Requeue>,
     /// Events to record.
-    pub(super) events: Vec<(EventReason, String)>,
+    pub(super) events: Vec<NewEvent>,
 }
 
 /// Writes the queues into `status`.
@@ -44,10 +44,10 @@ pub(super) fn set_queues(
     } else {
         outcome.retired.recheck_after
     };
-    let mut events: Vec<(EventReason, String)> = retired
+    let mut events: Vec<NewEvent> = retired
         .messages
         .into_iter()
-        .map(|text| (EventReason::QueueRetired, text))
+        .map(|text| NewEvent::new(EventReason::QueueRetired, text))
         .collect();
     events.extend(limit_inactive);
     status.queue = queue;
@@ -138,7 +138,7 @@ fn limit_inactive(
     observed: &Observed,
     outcome: &CommonOutcome,
     queue: Option<&QueueStatus>,
-) -> Option<(EventReason, String)> {
+) -> Option<NewEvent> {
     let queue =
         queue.filter(|_| ready_queue(outcome).is_some_and(|it| it.delivery_limit_inactive))?;
     let same = |previous: &QueueStatus| {
@@ -152,7 +152,7 @@ fn limit_inactive(
          the dead letter queue; delete the queue once it is empty, and the operator recreates it as a quorum queue",
         queue.name
     );
-    Some((EventReason::DeliveryLimitInactive, text))
+    Some(NewEvent::new(EventReason::DeliveryLimitInactive, text))
 }
 
 #[cfg(test)]

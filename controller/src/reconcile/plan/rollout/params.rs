@@ -11,7 +11,7 @@ use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// A target that makes no progress for this long no longer blocks others (SAFE-15).
 const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
@@ -36,7 +36,7 @@ pub struct RolloutParams {
     pub availability: Availability,
     pub slot: Option<SlotChange>,
     /// The Event to publish.
-    pub event: Option<(EventReason, String)>,
+    pub event: Option<NewEvent>,
 }
 
 /// The change to the actor's rollout slot.
@@ -126,14 +126,14 @@ fn slot_time(observed: &Observed) -> Duration {
 
 /// Reports a halt or a stall once (both have the public reason `RolloutHalted`), and the replacement of GPU pods before
 /// the first one (ROLL-7).
-fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason, String)> {
+fn event(observed: &Observed, decision: &RolloutDecision) -> Option<NewEvent> {
     let previous = observed.previous.rollout.as_ref();
     match decision {
         RolloutDecision::Halted(text) if previous.is_none_or(|previous| !previous.halted) => {
-            Some((EventReason::RolloutHalted, text.clone()))
+            Some(NewEvent::new(EventReason::RolloutHalted, text))
         }
         RolloutDecision::Stalled(text) if previous.is_none_or(|previous| !previous.stalled) => {
-            Some((EventReason::RolloutHalted, text.clone()))
+            Some(NewEvent::new(EventReason::RolloutHalted, text))
         }
         RolloutDecision::Act(RolloutAction::Annotate(_) | RolloutAction::Evict(_))
             if previous.is_none() =>
@@ -147,7 +147,7 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<(EventReason
                 resolved.target.workload
             );
             let has_gpus = rollout.objects.iter().any(|it| it.requests_gpus);
-            has_gpus.then_some((EventReason::RollsGpuPods, text))
+            has_gpus.then(|| NewEvent::new(EventReason::RollsGpuPods, text))
         }
         _ => None,
     }

@@ -13,14 +13,14 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     BindingOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
 };
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// Contested fields, as reported.
 pub(super) struct ConflictReport {
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,
     pub(super) requeues: Vec<Requeue>,
-    pub(super) events: Vec<(EventReason, String)>,
+    pub(super) events: Vec<NewEvent>,
 }
 
 /// Writes the contested fields, and the number of conflicts over each.
@@ -54,7 +54,7 @@ pub(super) fn set_binding_conflicts(
     status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
         let text = history::entry_message(entry, part_of(entry)?, evicts_pods);
-        Some((EventReason::BindingConflict, text))
+        Some(NewEvent::new(EventReason::BindingConflict, text))
     });
     let report = ConflictReport {
         message: history::conflict_message(&conflicts, evicts_pods),

@@ -13,7 +13,7 @@ use crate::reconcile::model::condition_types::INJECTED;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{BindingOutcome, RolloutOutcome, TemplateOutcome};
 use crate::reconcile::model::target_pods::{TargetPodCounts, actor_hash};
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 const OPTED_OUT: &str = InjectionReason::OptedOut.as_str();
 const SPEC_CONFLICT: &str = InjectionReason::SpecConflict.as_str();
@@ -23,7 +23,7 @@ pub(super) struct InjectedReport {
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) condition: Option<ConditionValue>,
     /// The Event of a required binding that is not enforced, recorded once.
-    pub(super) event: Option<(EventReason, String)>,
+    pub(super) event: Option<NewEvent>,
 }
 
 pub(super) fn injected_report(
@@ -38,7 +38,7 @@ pub(super) fn injected_report(
     let new = fail_open_text.as_ref();
     let new = new.filter(|text| !was_reported(observed, text));
     InjectedReport {
-        event: new.map(|text| (EventReason::RequiredNotEnforced, text.clone())),
+        event: new.map(|text| NewEvent::new(EventReason::RequiredNotEnforced, text)),
         condition: injected_condition(
             observed,
             outcome,

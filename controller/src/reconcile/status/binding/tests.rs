@@ -162,7 +162,7 @@ fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
         inputs.1.resolved_mut().injection.enforcement = enforcement;
         inputs.2.rollout = RolloutOutcome::NoPodsYet;
         let report = report(&inputs.0, &inputs.1, &inputs.2, now());
-        let events: Vec<_> = report.events.iter().map(|(event, _)| *event).collect();
+        let events: Vec<_> = report.events.iter().map(|event| event.reason).collect();
         (condition(&report.status, "Injected"), events, report.status)
     };
     let no_room = Enforcement::Impossible(Unenforced::NoRoom);

@@ -37,7 +37,7 @@ fn report_queues(
 ) {
     let mut status = observed.previous.clone();
     let report = set_queues(observed, outcome, &mut status);
-    let events = report.events.into_iter().map(|(event, _)| event);
+    let events = report.events.into_iter().map(|event| event.reason);
     (status, report.requeue, events.collect())
 }
 

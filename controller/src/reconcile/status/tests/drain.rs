@@ -13,7 +13,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::status::build;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
-use crate::telemetry::events::EventReason;
+use crate::telemetry::events::{EventReason, NewEvent};
 
 /// A running actor that is being deleted and waits for its queue to be empty.
 fn waiting_until_empty(policy: &str) -> Observed {
@@ -56,7 +56,7 @@ fn actor_that_waits_until_its_queue_is_empty_reports_message_counts_and_how_to_d
         assert!(text.contains("its pods keep consuming"), "{text}");
         assert_eq!(condition(&first.status, "WorkloadReady").0, "True");
         assert_eq!(first.requeue, Requeue::After(Duration::from_secs(15)));
-        assert_eq!(first.events, [(event, text.to_owned())]);
+        assert_eq!(first.events, [NewEvent::new(event, text)]);
         observed.previous = first.status.clone();
         let outcome = Outcome::Active(running(&observed).into());
         let again = build(&observed, &outcome, at("2026-01-01T01:00:00Z")).unwrap();
