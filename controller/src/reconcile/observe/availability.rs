@@ -13,13 +13,20 @@ use crate::reconcile::model::availability::{Availability, AvailabilitySource};
 use crate::reconcile::model::rollout::{TargetObject, ray_workers};
 use crate::record::Key;
 
-/// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
+/// The target's pods as the API server lists them.
+pub(super) struct ListedPods {
+    pub(super) availability: Availability,
+    /// UIDs of those that are not terminating.
+    pub(super) active: BTreeSet<Box<str>>,
+}
+
+/// Lists the target's pods.
 pub(super) async fn observe(
     context: &Context,
     key: &Key,
     target: &Target,
     objects: &[TargetObject],
-) -> Result<(Availability, BTreeSet<Box<str>>), Error> {
+) -> Result<ListedPods, Error> {
     let read_at = Instant::now();
     let pods = list_unfinished(&context.client, &key.namespace, &target.pods.labels)
         .await
@@ -46,7 +53,10 @@ pub(super) async fn observe(
         }),
         ..Availability::of(&pods, &target.pods)
     };
-    Ok((availability, uids.map(Into::into).collect()))
+    Ok(ListedPods {
+        availability,
+        active: uids.map(Into::into).collect(),
+    })
 }
 
 /// The `RayCluster`s of a `RayService`, which does not specify the number of workers itself.

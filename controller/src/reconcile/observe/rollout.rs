@@ -69,14 +69,13 @@ async fn read_state(
 ) -> Result<ObservedRollout, Error> {
     let key = &actor.metadata.key;
     let target = &resolved.target;
-    let (objects, bodies) = read_target_objects(context, key, target).await?;
+    let TargetObjects { objects, bodies } = read_target_objects(context, key, target).await?;
     rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
     rollout.workload_specs_hash = hash::of_value(&json!(specs));
-    let (availability, active) =
-        availability::observe(context, key, target, &rollout.objects).await?;
-    rollout.availability = availability;
-    rollout.pod_counts.retain_existing(&active);
+    let read = availability::observe(context, key, target, &rollout.objects).await?;
+    rollout.availability = read.availability;
+    rollout.pod_counts.retain_existing(&read.active);
     let integration = actor
         .binds_to
         .as_ref()
@@ -101,12 +100,19 @@ async fn read_state(
     Ok(rollout)
 }
 
-/// Reads the objects that carry our roll annotation and the workloads that this rolls, with their bodies.
+/// Objects of a target as the API server has them.
+pub(super) struct TargetObjects {
+    pub(super) objects: Vec<TargetObject>,
+    /// The same objects in full.
+    pub(super) bodies: Vec<Value>,
+}
+
+/// Reads the objects that carry our roll annotation, and the workloads that this rolls.
 pub(super) async fn read_target_objects(
     context: &Context,
     key: &Key,
     target: &Target,
-) -> Result<(Vec<TargetObject>, Vec<Value>), Error> {
+) -> Result<TargetObjects, Error> {
     let mut found = Vec::new();
     let mut bodies = Vec::new();
     for (object, path) in objects(&target.roll, &target.workload) {
@@ -118,7 +124,10 @@ pub(super) async fn read_target_objects(
             bodies.push(body);
         }
     }
-    Ok((found, bodies))
+    Ok(TargetObjects {
+        objects: found,
+        bodies,
+    })
 }
 
 /// The objects that carry our roll annotation, with the path of the annotations, and the workloads that this rolls.

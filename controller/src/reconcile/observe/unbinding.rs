@@ -36,71 +36,28 @@ pub(super) async fn observe(
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {
     let key = &actor.metadata.key;
-    let mut unbinding = ObservedUnbinding::default();
+    let lookup = look_up_target(context, actor).await;
+    let opted_out = actor.annotations.skip_unbind || ending.orphans;
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
     let may_keep_sidecar = rollout == BindingRollout::OnRestart && ending.keeps_queues;
-    let opted_out = actor.annotations.skip_unbind || ending.orphans;
-    let lookup = look_up_target(context, actor).await;
     // A stopped target has no pods, and when it is started again, nobody would scale it (SAFE-24).
     let is_stopped = matches!(lookup, Ok(TargetLookup::Stopped(_)));
     if opted_out || (may_keep_sidecar && !is_stopped) {
-        match unbinding
-            .find_actor_annotation(context, actor, lookup)
-            .await
-        {
-            // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
-            Err(_) | Ok(false) if opted_out => {}
-            Ok(false) => return Ok(None),
-            found => drop(found?),
-        }
-        unbinding.skip = true;
-        return Ok(Some(unbinding));
+        return observe_kept_sidecars(context, actor, lookup, opted_out).await;
     }
     let injected = InjectedPods::of_actor(context, key, &actor.metadata.uid);
-    unbinding.pods = injected.managed;
-    unbinding.unmanaged_pod = injected.unmanaged;
-    unbinding.has_terminating = injected.has_terminating;
-    let target = match lookup? {
-        TargetLookup::NotSynced => return Ok(None),
-        TargetLookup::NotFound => None,
-        TargetLookup::Unresolved(unresolved) => {
-            unbinding.unresolved = Some(unresolved);
-            None
-        }
-        TargetLookup::Stopped(object) => {
-            unbinding.find_handoff(context, key, object).await?;
-            None
-        }
-        TargetLookup::Found(target, ownership, replicas) => {
-            unbinding.scaled_to_zero = replicas == Some(0);
-            Some((target, ownership))
-        }
+    let mut unbinding = ObservedUnbinding {
+        pods: injected.managed,
+        unmanaged_pod: injected.unmanaged,
+        has_terminating: injected.has_terminating,
+        ..ObservedUnbinding::default()
     };
-    if let Some((target, ownership)) = target {
-        let owns_template = ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
-        unbinding.objects = read_target_objects(context, key, &target).await?.0;
-        for target_object in &mut unbinding.objects {
-            target_object.in_template = owns_template && target_object.object == target.workload;
-        }
-        unbinding.read_availability(context, key, &target).await?;
-        unbinding.limits.has_slot = context.rollout_slots.can_acquire(key, clock::now());
-        let has_annotation = unbinding.objects.iter().any(TargetObject::has_annotation);
-        if let Some(pod) = unbinding.pods.first().filter(|_| has_annotation) {
-            unbinding.limits.blocking_pdb = blocking_pdb_of(context, key, &pod.name).await?;
-        }
-        if context.bindings.older_binding(key).is_none() {
-            unbinding.roll = Some(target.roll.clone());
-            unbinding.scaled = Some(target.scaled().clone());
-        } else {
-            unbinding
-                .objects
-                .retain(|object| object.object == target.workload);
-            unbinding
-                .objects
-                .iter_mut()
-                .for_each(TargetObject::keep_template_fields_only);
-        }
-        unbinding.target = Some(target);
+    match lookup? {
+        TargetLookup::NotSynced => return Ok(None),
+        TargetLookup::NotFound => {}
+        TargetLookup::Unresolved(unresolved) => unbinding.unresolved = Some(unresolved),
+        TargetLookup::Stopped(object) => unbinding.find_handoff(context, key, object).await?,
+        TargetLookup::Found(found) => unbinding.observe_target(context, actor, found).await?,
     }
     // An older actor has annotated the same objects, and removes its annotation itself.
     if context.bindings.older_binding(key).is_none() {
@@ -108,19 +65,38 @@ pub(super) async fn observe(
             .find_stale_annotations(context, &key.namespace, annotated)
             .await?;
     }
-    if !unbinding.pods.is_empty()
-        || unbinding.unmanaged_pod.is_some()
-        || unbinding.has_terminating
-        || unbinding.unresolved.is_some()
-    {
-        let namespaces: Api<Namespace> = Api::all(context.client.clone());
-        let namespace = namespaces
-            .get_opt(&key.namespace)
-            .await
-            .map_err(Error::Api)?;
-        unbinding.skip = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
+    if unbinding.may_have_sidecars() {
+        unbinding.skip = is_namespace_ending(context, &key.namespace).await?;
     }
     Ok(Some(unbinding))
+}
+
+/// Observes what is undone even if the sidecars stay; returns `None` while that is not possible yet.
+async fn observe_kept_sidecars(
+    context: &Context,
+    actor: &ActorRecord,
+    lookup: Result<TargetLookup, Error>,
+    opted_out: bool,
+) -> Result<Option<ObservedUnbinding>, Error> {
+    let mut unbinding = ObservedUnbinding {
+        skip: true,
+        ..ObservedUnbinding::default()
+    };
+    let is_synced = unbinding
+        .find_actor_annotation(context, actor, lookup)
+        .await;
+    // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
+    if !opted_out && !is_synced? {
+        return Ok(None);
+    }
+    Ok(Some(unbinding))
+}
+
+/// Whether the namespace is gone or being deleted, and its pods with it.
+async fn is_namespace_ending(context: &Context, name: &str) -> Result<bool, Error> {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = namespaces.get_opt(name).await.map_err(Error::Api)?;
+    Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
 }
 
 /// Observes the pods that got the sidecar of a binding after its actor was gone; `None` if there are none.
@@ -136,7 +112,9 @@ pub async fn observe_leftover(
     let mut unbinding = ObservedUnbinding {
         pods: injected.managed,
         has_terminating: injected.has_terminating,
-        objects: read_target_objects(context, key, &deleted.target).await?.0,
+        objects: read_target_objects(context, key, &deleted.target)
+            .await?
+            .objects,
         ..ObservedUnbinding::default()
     };
     unbinding
@@ -183,6 +161,49 @@ impl InjectedPods {
 }
 
 impl ObservedUnbinding {
+    /// Observes an existing target. Of one that an older actor binds, only our fields of the pod template are undone.
+    async fn observe_target(
+        &mut self,
+        context: &Context,
+        actor: &ActorRecord,
+        found: FoundTarget,
+    ) -> Result<(), Error> {
+        let key = &actor.metadata.key;
+        let target = found.target;
+        let owned_fields = found.owned_template_fields;
+        let owns_template = owned_fields.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
+        self.scaled_to_zero = found.replicas == Some(0);
+        self.objects = read_target_objects(context, key, &target).await?.objects;
+        for target_object in &mut self.objects {
+            target_object.in_template = owns_template && target_object.object == target.workload;
+        }
+        self.read_availability(context, key, &target).await?;
+        self.limits.has_slot = context.rollout_slots.can_acquire(key, clock::now());
+        let has_annotation = self.objects.iter().any(TargetObject::has_annotation);
+        if let Some(pod) = self.pods.first().filter(|_| has_annotation) {
+            self.limits.blocking_pdb = blocking_pdb_of(context, key, &pod.name).await?;
+        }
+        if context.bindings.older_binding(key).is_none() {
+            self.roll = Some(target.roll.clone());
+            self.scaled = Some(target.scaled().clone());
+        } else {
+            self.objects.retain(|it| it.object == target.workload);
+            self.objects
+                .iter_mut()
+                .for_each(TargetObject::keep_template_fields_only);
+        }
+        self.target = Some(target);
+        Ok(())
+    }
+
+    /// Whether a pod has the sidecar, or may have it.
+    fn may_have_sidecars(&self) -> bool {
+        !self.pods.is_empty()
+            || self.unmanaged_pod.is_some()
+            || self.has_terminating
+            || self.unresolved.is_some()
+    }
+
     /// Reads the availability of the target's pods if some of them may be evicted.
     async fn read_availability(
         &mut self,
@@ -191,9 +212,8 @@ impl ObservedUnbinding {
         target: &Target,
     ) -> Result<(), Error> {
         if !self.pods.is_empty() {
-            let (availability, _) =
-                availability::observe(context, key, target, &self.objects).await?;
-            self.availability = Some(availability);
+            let read = availability::observe(context, key, target, &self.objects).await?;
+            self.availability = Some(read.availability);
         }
         Ok(())
     }
@@ -207,18 +227,15 @@ impl ObservedUnbinding {
         lookup: Result<TargetLookup, Error>,
     ) -> Result<bool, Error> {
         let target = match lookup? {
-            TargetLookup::Found(target, ..) => target,
+            TargetLookup::Found(found) => found.target,
             TargetLookup::NotSynced => return Ok(false),
             _ => return Ok(true),
         };
         self.scaled = Some(target.scaled().clone());
         let key = &actor.metadata.key;
         if context.bindings.older_binding(key).is_none() {
-            let (objects, _) = read_target_objects(context, key, &target).await?;
-            self.objects = objects
-                .into_iter()
-                .filter(|it| it.has_actor_annotation)
-                .collect();
+            self.objects = read_target_objects(context, key, &target).await?.objects;
+            self.objects.retain(|it| it.has_actor_annotation);
         }
         Ok(true)
     }
@@ -288,7 +305,7 @@ impl ObservedUnbinding {
     }
 }
 
-/// The target of an actor being deleted.
+/// Result of looking up the target of an actor being deleted.
 enum TargetLookup {
     /// Not known yet.
     NotSynced,
@@ -298,8 +315,16 @@ enum TargetLookup {
     Stopped(ObjectRef),
     /// The target exists, but its pods cannot be determined, for this reason.
     Unresolved(Unresolved),
-    /// The target, the fields of its pod template that we own, and its desired replicas.
-    Found(Box<Target>, Option<OwnedTemplateFields>, Option<i32>),
+    Found(FoundTarget),
+}
+
+/// The target of an actor being deleted.
+struct FoundTarget {
+    target: Box<Target>,
+    /// The fields of its pod template that we own.
+    owned_template_fields: Option<OwnedTemplateFields>,
+    /// Its desired replicas.
+    replicas: Option<i32>,
 }
 
 async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<TargetLookup, Error> {
@@ -320,11 +345,11 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
         }
         TargetState::NotFound | TargetState::KindUnavailable(_) => TargetLookup::NotFound,
         TargetState::Present(snapshot) => match &snapshot.resolution {
-            Resolution::Found(target) => TargetLookup::Found(
-                target.clone(),
-                snapshot.owned_template_fields.clone(),
-                snapshot.replicas,
-            ),
+            Resolution::Found(target) => TargetLookup::Found(FoundTarget {
+                target: target.clone(),
+                owned_template_fields: snapshot.owned_template_fields.clone(),
+                replicas: snapshot.replicas,
+            }),
             // An unresolved target that an older actor binds must not block this deletion.
             Resolution::Waiting(_) | Resolution::Refused(_)
                 if bindings.older_binding(key).is_some() =>
