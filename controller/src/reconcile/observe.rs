@@ -11,6 +11,7 @@
 //! Everything else that later reconciles should know is returned as data, in
 //! [`MemoryUpdates`](crate::reconcile::model::observed::MemoryUpdates).
 
+mod actor_pods;
 mod availability;
 pub mod binding;
 mod child;
@@ -25,27 +26,27 @@ pub mod unbinding;
 
 use std::sync::Arc;
 
+use actor_pods::ActorPods;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::config::TransportsConfig;
 use asya_shared::transport::ActorQueue;
-use k8s_openapi::jiff::Timestamp;
-
-use super::model::binding::ObservedBinding;
-use super::model::child::is_actor_or_predecessor;
-use super::model::known_queues::KnownQueues;
 use children::{Children, ScalingQuery};
+use k8s_openapi::jiff::Timestamp;
 use queue_name_taken::desired_unless_name_taken;
 use unbinding::Ending;
 
 use super::desired::Desired;
 use super::desired::drain::DrainState;
-use crate::context::Context;
-use crate::fault::{Error, Fault};
-use crate::reconcile::model::child::ChildOwnership;
-use crate::reconcile::model::observed::{
+use super::model::binding::ObservedBinding;
+use super::model::child::{ChildOwnership, is_actor_or_predecessor};
+use super::model::known_queues::KnownQueues;
+use super::model::observed::{
     DeletionSettings, MemoryUpdates, Observed, ObservedQueue, QueueNameTaken, keeps_queues,
     receives_messages,
 };
+use crate::broker::depths::ReportedDepth;
+use crate::context::Context;
+use crate::fault::{Error, Fault};
 use crate::record::{ActorRecord, Controller, Key, PodRecord, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
@@ -118,6 +119,11 @@ impl Intent {
         self.desired.as_deref().ok().filter(|_| receives_messages)
     }
 
+    fn needs_service_account(&self) -> bool {
+        let standalone = self.to_ensure().and_then(Desired::standalone);
+        standalone.is_some_and(|it| it.service_account.is_some())
+    }
+
     fn ownership(&self) -> ChildOwnership {
         ChildOwnership {
             // Do not adopt objects only to delete them.
@@ -145,50 +151,30 @@ async fn observe_objects(
     known_pods: Vec<Arc<PodRecord>>,
     now: Timestamp,
 ) -> Result<Observed, Error> {
-    let actor = &intent.actor;
-    let previous = &intent.previous;
-    let to_ensure = intent.to_ensure();
     let ownership = intent.ownership();
-    let name_taken = context.stores.foreign_names.is_taken(intent.key());
     let children = Children {
         context,
         ownership: &ownership,
-        bypasses_cache: child::must_bypass_cache(actor, previous, to_ensure.is_some(), name_taken),
+        bypasses_cache: bypasses_cache(context, &intent),
     };
+    let actor = &intent.actor;
     let desired = intent.desired.as_deref();
-    let queue_name_taken = intent.queue_name_taken.as_ref();
-    let kind = desired_kind(context, actor, desired, queue_name_taken);
+    let kind = desired_kind(context, actor, desired, intent.queue_name_taken.as_ref());
     let workloads = children.workloads(kind).await?;
-    let standalone = to_ensure.and_then(Desired::standalone);
-    let needs_account = standalone.is_some_and(|it| it.service_account.is_some());
-    let service_account = children.service_account(needs_account).await?;
-    let (pods, predecessor_pods) = pods_of(context, actor, workloads.orphaned);
-    let failures = &context.creation_failures;
-    let creation_failure = workloads
-        .desired
-        .ours()
-        .and_then(|workload| failures.of_workload(workload, &pods, now));
-    let binding = binding::observe(context, actor, desired, previous, intent.ending()).await?;
-    let target_scaling = binding.as_ref().and_then(ObservedBinding::target_scaling);
-    if binding.is_some() {
-        let scaled = target_scaling.map(|it| &*it.target.name);
-        context.bindings.set_scale_target(intent.key(), scaled);
-    }
-    let scaling = children.scaling(ScalingQuery {
-        objects: match target_scaling {
-            Some(it) => Some(&it.objects),
-            None => standalone.and_then(|it| it.scaling.as_ref()),
-        },
-        target: target_scaling.map_or(&*intent.key().name, |it| &*it.target.name),
-        was_scaled: previous.scaled_object_ref.is_some(),
+    let service_account = children.service_account(intent.needs_service_account());
+    let service_account = service_account.await?;
+    let pods = ActorPods::list(context, actor, workloads.orphaned);
+    let creation_failure = workloads.desired.ours().and_then(|workload| {
+        let failures = &context.creation_failures;
+        failures.of_workload(workload, &pods.own, now)
     });
+    let binding = observe_binding(context, &intent).await?;
+    let scaling = children.scaling(scaling_query(&intent, binding.as_ref()));
     let scaling = scaling.await?;
-    let counted = intent.memory_updates.depths.last();
-    let depth = queue::reported_depth(context, actor, queue_name_taken, counted);
     Ok(Observed {
         known_pods,
-        pods,
-        predecessor_pods,
+        pods: pods.own,
+        predecessor_pods: pods.predecessors,
         creation_failure,
         service_account,
         scaling,
@@ -198,7 +184,7 @@ async fn observe_objects(
         ownership,
         queue: ObservedQueue::NotQueried,
         recheck_sequence: context.queue_rechecks.last_sequence(),
-        depth,
+        depth: reported_depth(context, &intent),
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
@@ -212,6 +198,13 @@ async fn observe_objects(
         drain: intent.drain,
         memory_updates: intent.memory_updates,
     })
+}
+
+/// Whether to read children from the API server that no watch shows.
+fn bypasses_cache(context: &Context, intent: &Intent) -> bool {
+    let name_taken = context.stores.foreign_names.is_taken(intent.key());
+    let is_desired = intent.to_ensure().is_some();
+    child::must_bypass_cache(&intent.actor, &intent.previous, is_desired, name_taken)
 }
 
 /// The workload kind in the spec or, if the spec cannot be acted on, the kind that exists.
@@ -234,6 +227,40 @@ fn desired_kind(
         }
         None => WorkloadKind::Deployment,
     }
+}
+
+/// Observes the target of a binding, and registers what the actor's queue scales.
+async fn observe_binding(
+    context: &Context,
+    intent: &Intent,
+) -> Result<Option<ObservedBinding>, Error> {
+    let desired = intent.desired.as_deref();
+    let (actor, previous) = (&intent.actor, &intent.previous);
+    let binding = binding::observe(context, actor, desired, previous, intent.ending()).await?;
+    if let Some(binding) = &binding {
+        let scaled = binding.target_scaling().map(|it| &*it.target.name);
+        context.bindings.set_scale_target(intent.key(), scaled);
+    }
+    Ok(binding)
+}
+
+fn scaling_query<'a>(intent: &'a Intent, binding: Option<&'a ObservedBinding>) -> ScalingQuery<'a> {
+    let target_scaling = binding.and_then(ObservedBinding::target_scaling);
+    let standalone = intent.to_ensure().and_then(Desired::standalone);
+    ScalingQuery {
+        objects: match target_scaling {
+            Some(it) => Some(&it.objects),
+            None => standalone.and_then(|it| it.scaling.as_ref()),
+        },
+        target: target_scaling.map_or(&*intent.key().name, |it| &*it.target.name),
+        was_scaled: intent.previous.scaled_object_ref.is_some(),
+    }
+}
+
+fn reported_depth(context: &Context, intent: &Intent) -> ReportedDepth {
+    let counted = intent.memory_updates.depths.last();
+    let name_taken = intent.queue_name_taken.as_ref();
+    queue::reported_depth(context, &intent.actor, name_taken, counted)
 }
 
 /// Kinds for which a workload with the actor's name is autoscaled, by our `ScaledObject` or by another autoscaler. We
@@ -326,82 +353,6 @@ fn may_have_moved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let verified = previous.queue.as_ref();
     let verified = verified.and_then(|queue| queue.verified_generation);
     actor.generation > 1 && verified != Some(actor.generation)
-}
-
-/// The pods of the actor's workload, and those that an earlier actor of its name left, whatever the mode of either
-/// actor; an `orphaned` workload is one of that actor.
-fn pods_of(
-    context: &Context,
-    actor: &ActorRecord,
-    orphaned: Option<WorkloadKind>,
-) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
-    let mut workload_pods = workload_pods(context, actor);
-    let mut left = pods_of_earlier_bindings(context, actor);
-    let (own, orphans) = if actor.binds_to.is_some() {
-        // The target may have the name of the actor.
-        workload_pods.retain(|pod| pod.injection.is_none());
-        (Vec::new(), workload_pods)
-    } else {
-        split_pods(workload_pods, orphaned)
-    };
-    left.retain(|pod| {
-        own.iter()
-            .chain(&orphans)
-            .all(|it| it.metadata.uid != pod.metadata.uid)
-    });
-    left.extend(orphans);
-    (own, left)
-}
-
-/// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they receive
-/// from the queue of this one.
-fn pods_of_earlier_bindings(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
-    let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
-    pods.retain(|pod| {
-        let injection = pod.injection.as_ref().filter(|it| it.intact);
-        !pod.finished && injection.is_some_and(|it| *it.by != *actor.metadata.uid)
-    });
-    pods
-}
-
-/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
-/// (STA-1).
-fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
-    let name = &actor.metadata.key.name;
-    let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
-    pods.retain(|pod| {
-        let Some(owner) = pod.metadata.controller.as_ref() else {
-            return false;
-        };
-        let deployment = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
-        match workload_kind_of(pod) {
-            Some(WorkloadKind::Deployment) => deployment == &**name,
-            Some(WorkloadKind::StatefulSet) => *owner.name == **name,
-            None => false,
-        }
-    });
-    for pod in &mut pods {
-        context.stores.mount_failures.add_problem_to(pod);
-    }
-    pods
-}
-
-/// Splits off the pods of an `orphaned` workload, which is not the actor's although it has its name.
-fn split_pods(
-    pods: Vec<Arc<PodRecord>>,
-    orphaned: Option<WorkloadKind>,
-) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
-    let is_own = |pod: &Arc<PodRecord>| orphaned.is_none() || workload_kind_of(pod) != orphaned;
-    pods.into_iter().partition(is_own)
-}
-
-/// The kind of the workload that created a pod.
-fn workload_kind_of(pod: &PodRecord) -> Option<WorkloadKind> {
-    match &*pod.metadata.controller.as_ref()?.kind {
-        "ReplicaSet" => Some(WorkloadKind::Deployment),
-        "StatefulSet" => Some(WorkloadKind::StatefulSet),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio::time::advance;
 
+use super::actor_pods::split_pods;
 use super::children::{Children, ScalingQuery};
 use super::queue::classify_failure;
 use super::unbinding::{self, Ending};
-use super::{binding, desired_kind, drain, known_queues, scaled_kinds, split_pods};
+use super::{binding, desired_kind, drain, known_queues, scaled_kinds};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{observe, ray_clusters};
+use super::{ListedPods, observe, ray_clusters};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::ray_workers;
@@ -116,7 +116,7 @@ async fn ray_service_should_have_the_workers_that_its_clusters_want() {
         .kinds
         .serve("ray.io", "RayCluster", resource);
     let observed = observe(&context, &Key::new("ns", "a"), &ray_service(), &[]).await;
-    let (availability, _) = observed.unwrap();
+    let availability = observed.unwrap().availability;
     assert_eq!(availability.desired_replicas, Some(3));
 }
 
@@ -146,8 +146,11 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
     let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
         panic!()
     };
-    let availability = observe(&context, &Key::new("ns", "a"), &target, &[]).await;
-    let (availability, active) = availability.unwrap();
+    let observed = observe(&context, &Key::new("ns", "a"), &target, &[]).await;
+    let ListedPods {
+        availability,
+        active,
+    } = observed.unwrap();
     assert_eq!((availability.active, availability.unready.len()), (1, 0));
     assert_eq!(active.len(), 1);
 }

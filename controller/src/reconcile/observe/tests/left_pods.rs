@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::bound_to_web;
 use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
-use crate::reconcile::observe::pods_of;
+use crate::reconcile::observe::actor_pods::ActorPods;
 use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
@@ -101,9 +101,9 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
             &["bound", "copied-template", "standalone"],
         ),
     ] {
-        let (found, found_left) = pods_of(&context, &actor, orphaned);
-        assert_eq!(names(found), own, "{case}");
-        assert_eq!(names(found_left), left, "{case}");
+        let pods = ActorPods::list(&context, &actor, orphaned);
+        assert_eq!(names(pods.own), own, "{case}");
+        assert_eq!(names(pods.predecessors), left, "{case}");
     }
 }
 
