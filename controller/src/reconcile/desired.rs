@@ -152,16 +152,8 @@ pub fn desired(
     previous: &AsyncActorStatus,
     scaled: &[WorkloadKind],
 ) -> Result<Arc<Desired>, Fault> {
-    let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
-    if let Some(unknown) = &actor.annotations.unknown {
-        return Err(invalid(unknown.to_string()));
-    }
     let key = &actor.metadata.key;
-    if let Some(violation) = validate::spec_size(actor.spec_bytes, None) {
-        return Err(invalid(violation.to_string()));
-    }
-    let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
-    let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;
+    let spec = decode_spec(actor)?;
     let workloads = recorded_workloads(previous);
     let subject = Subject {
         name: &key.name,
@@ -181,13 +173,13 @@ pub fn desired(
     };
     let violations = validate::check(&subject);
     if !violations.is_empty() {
-        return Err(invalid(validate::joined(&violations)));
+        return Err(invalid(&validate::joined(&violations)));
     }
     let transport = installation.transports.usable(&spec.transport);
     let transport = transport
         .map_err(|unusable| Fault::until_change(Reason::InvalidTransport, unusable.to_string()))?;
     let names = transport.names_of(&key.namespace, &key.name);
-    let mode = match spec.mode().map_err(|error| invalid(error.to_string()))? {
+    let mode = match spec.mode().map_err(|error| invalid(&error))? {
         ModeSpec::Standalone(template) => {
             let inputs = standalone::Inputs {
                 installation,
@@ -217,6 +209,22 @@ pub fn desired(
         mode,
         spec,
     }))
+}
+
+/// Decodes the spec, unless an annotation or its size is invalid.
+fn decode_spec(actor: &ActorRecord) -> Result<AsyncActorSpec, Fault> {
+    if let Some(unknown) = &actor.annotations.unknown {
+        return Err(invalid(unknown));
+    }
+    if let Some(violation) = validate::spec_size(actor.spec_bytes, None) {
+        return Err(invalid(&violation));
+    }
+    let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
+    validate::decode(raw).map_err(|violation| invalid(&violation))
+}
+
+fn invalid(violation: &impl ToString) -> Fault {
+    Fault::until_change(Reason::ValidationError, violation.to_string())
 }
 
 fn recorded_workloads(previous: &AsyncActorStatus) -> Vec<WorkloadKind> {

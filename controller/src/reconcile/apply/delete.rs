@@ -13,9 +13,10 @@ use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
-    Deletion, NextPhase, ScalingRemoval, ServiceAccountRemoval, WorkloadRemoval,
+    Deletion, NextPhase, QueueRemoval, ScalingRemoval, ServiceAccountRemoval, WorkloadRemoval,
 };
-use crate::record::ActorRecord;
+use crate::reconcile::plan::steps::ScaleFromZero;
+use crate::record::{ActorRecord, Metadata};
 use crate::telemetry::events::EventReason;
 
 /// Executes the plan of an actor being deleted.
@@ -24,66 +25,121 @@ pub(super) async fn delete(
     actor: &ActorRecord,
     plan: Box<Deletion>,
 ) -> Result<Outcome, Error> {
-    let namespace = &actor.metadata.key.namespace;
-    let uid = &*actor.metadata.uid;
     let steps = &plan.steps;
-    match &steps.scaling {
-        ScalingRemoval::Delete(_) => scaling::remove(context, &plan.scaling_children).await?,
-        ScalingRemoval::Orphan => orphan_scaling(context, uid, &plan).await?,
-    }
+    remove_scaling(context, actor, &plan).await?;
     let mut deleted = deleted_kinds(&steps.scaling);
-    if let Some(scale_up) = &steps.scale_from_zero
-        && let Err(failed) = scale_from_zero::scale_up(context, namespace, scale_up).await
-    {
-        // A target that we may not scale up must not block the deletion.
-        let fault = failed.fault()?;
-        warn!(object = %scale_up.object, fault.message, "cannot scale up the target");
+    if let Some(scale_up) = &steps.scale_from_zero {
+        scale_up_target(context, actor, scale_up).await?;
     }
     if let Some(outcome) = unbind(context, actor, &steps.unbind, &plan.unbind_params).await? {
         return Ok(outcome.with_deleted(deleted));
     }
+    let namespace = &actor.metadata.key.namespace;
     for workload in &plan.unbind_params.actor_annotated {
         foreign_fields::remove_actor_annotation(context, namespace, workload).await?;
     }
-    for removal in &steps.workloads {
+    deleted.extend(remove_workloads(context, actor, &steps.workloads).await?);
+    remove_service_account(context, actor, &plan).await?;
+    match &steps.next {
+        NextPhase::Finalized => Ok(Outcome::Finalized),
+        NextPhase::Wait(wait) => Ok(Outcome::Deleting {
+            fault: None,
+            deleted,
+            requeue: wait.map_or(Requeue::AwaitChange, Requeue::After),
+            changed_target: false,
+        }),
+        NextPhase::FinalStep { queues } => {
+            if let Some(outcome) = remove_shared(context, actor, &plan, queues).await? {
+                return Ok(outcome);
+            }
+            if let Some(patch) = plan.finalizer_removal {
+                patch_finalizers(context, patch).await?;
+            }
+            Ok(Outcome::Finalized)
+        }
+    }
+}
+
+async fn remove_scaling(
+    context: &Context,
+    actor: &ActorRecord,
+    plan: &Deletion,
+) -> Result<(), Error> {
+    match &plan.steps.scaling {
+        ScalingRemoval::Delete(_) => scaling::remove(context, &plan.scaling_children).await,
+        ScalingRemoval::Orphan => orphan_scaling(context, &actor.metadata.uid, plan).await,
+    }
+}
+
+async fn scale_up_target(
+    context: &Context,
+    actor: &ActorRecord,
+    step: &ScaleFromZero,
+) -> Result<(), Error> {
+    let namespace = &actor.metadata.key.namespace;
+    if let Err(failed) = scale_from_zero::scale_up(context, namespace, step).await {
+        // A target that we may not scale up must not block the deletion.
+        let fault = failed.fault()?;
+        warn!(object = %step.object, fault.message, "cannot scale up the target");
+    }
+    Ok(())
+}
+
+/// Returns the kinds of the deleted workloads.
+async fn remove_workloads(
+    context: &Context,
+    actor: &ActorRecord,
+    removals: &[WorkloadRemoval],
+) -> Result<Vec<&'static str>, Error> {
+    let workloads = &context.workloads;
+    let mut deleted = Vec::new();
+    for removal in removals {
         match removal {
             WorkloadRemoval::Delete(workload) => {
-                context.workloads.delete(workload).await?;
+                workloads.delete(workload).await?;
                 deleted.push(workload.kind.name());
             }
-            WorkloadRemoval::Orphan(workload) => context.workloads.orphan(workload, uid).await?,
-        }
-    }
-    if let Some(account) = &plan.service_account {
-        let accounts = &context.service_accounts;
-        let metadata = &account.metadata;
-        match steps.service_account {
-            ServiceAccountRemoval::Keep => {}
-            ServiceAccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
-            ServiceAccountRemoval::Orphan => {
-                accounts.orphan(&metadata.key, &metadata.uid, uid).await?;
+            WorkloadRemoval::Orphan(workload) => {
+                workloads.orphan(workload, &actor.metadata.uid).await?;
             }
         }
     }
-    let queues = match &steps.next {
-        NextPhase::Finalized => return Ok(Outcome::Finalized),
-        NextPhase::Wait(wait) => {
-            let requeue = wait.map_or(Requeue::AwaitChange, Requeue::After);
-            return Ok(Outcome::Deleting {
-                fault: None,
-                deleted,
-                requeue,
-                changed_target: false,
-            });
-        }
-        NextPhase::FinalStep { queues } => queues,
+    Ok(deleted)
+}
+
+async fn remove_service_account(
+    context: &Context,
+    actor: &ActorRecord,
+    plan: &Deletion,
+) -> Result<(), Error> {
+    let Some(account) = &plan.service_account else {
+        return Ok(());
     };
+    let accounts = &context.service_accounts;
+    let Metadata { key, uid, .. } = &account.metadata;
+    match plan.steps.service_account {
+        ServiceAccountRemoval::Keep => {}
+        ServiceAccountRemoval::Delete => accounts.delete(key, uid).await?,
+        ServiceAccountRemoval::Orphan => accounts.orphan(key, uid, &actor.metadata.uid).await?,
+    }
+    Ok(())
+}
+
+/// Removes what the actor's pods may have used to the end: its queues and the namespace's shared objects. Returns what
+/// prevents that.
+async fn remove_shared(
+    context: &Context,
+    actor: &ActorRecord,
+    plan: &Deletion,
+    queues: &[QueueRemoval],
+) -> Result<Option<Outcome>, Error> {
     let planned = PlannedState::new(context, actor, plan.known_pods.as_deref());
     planned.verify().await?;
-    if let Some(outcome) = delete_queues(context, actor, &plan, queues, &planned).await? {
-        return Ok(outcome);
+    let blocked = delete_queues(context, actor, plan, queues, &planned).await?;
+    if blocked.is_some() {
+        return Ok(blocked);
     }
-    shared::clean_up(context, actor, &plan).await?;
+    shared::clean_up(context, actor, plan).await?;
     if plan.orphans {
         let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
         context.events.publish(actor, EventReason::Orphaned, text);
@@ -91,10 +147,7 @@ pub(super) async fn delete(
     if let Some(kept) = &plan.kept_queues {
         messages::report_kept_queues(context, actor, plan.queue_policy, kept);
     }
-    if let Some(patch) = plan.finalizer_removal {
-        patch_finalizers(context, patch).await?;
-    }
-    Ok(Outcome::Finalized)
+    Ok(None)
 }
 
 /// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).

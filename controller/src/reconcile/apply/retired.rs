@@ -18,7 +18,7 @@ use crate::reconcile::model::outcome::RetiredQueues;
 use crate::reconcile::plan::retired::{
     NextCheck, RetiredCheck, RetiredStep, after_check, after_retired_removal,
 };
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
 
 /// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in status,
 /// because they do not affect the actor.
@@ -28,7 +28,6 @@ pub(super) async fn check(
     planned: RetiredCheck,
 ) -> Result<RetiredQueues, Error> {
     let key = &actor.metadata.key;
-    let mut checked = RetiredQueues::default();
     let RetiredCheck {
         queues,
         maybe_created,
@@ -38,35 +37,33 @@ pub(super) async fn check(
     } = planned;
     let count = queues.len() + maybe_created.len() + never_verified.len();
     if count == 0 {
-        return Ok(checked);
+        return Ok(RetiredQueues::default());
     }
     let wait = context.retired_queue_schedule.wait(key);
     if !wait.is_zero() {
-        checked.recheck_after = Some(wait);
-        return Ok(checked);
+        return Ok(RetiredQueues {
+            recheck_after: Some(wait),
+            ..RetiredQueues::default()
+        });
     }
     let planned = PlannedState::new(context, actor, Some(&known_pods));
-    let mut sooner = None;
-    let confirmed = queues.into_iter().map(|queue| (queue, true));
-    let possible = maybe_created.into_iter().map(|queue| (queue, false));
-    for (queue, is_confirmed) in confirmed.chain(possible) {
-        match delete(context, &planned, (&queue, is_confirmed), current.as_ref()).await {
-            Ok((RetiredStep::Forget, _)) => checked.forgettable.push(queue),
-            Ok((step, wait)) => {
-                sooner = wait.map_or(sooner, |wait| Some(earlier(sooner, wait)));
-                if step == RetiredStep::Confirm {
-                    context.unrecorded_queues.confirm(key, &queue);
-                    checked.confirmed.push(queue);
-                }
-            }
-            Err(error) => match error.not_called_delay() {
-                Some(wait) => sooner = Some(earlier(sooner, wait)),
-                None => {
-                    debug!(queue = queue.name, transport = queue.transport, %error, "cannot check retired queue");
-                }
-            },
-        }
+    let confirmed = queues.into_iter().map(|queue| RetiredQueue {
+        queue,
+        is_confirmed: true,
+    });
+    let possible = maybe_created.into_iter().map(|queue| RetiredQueue {
+        queue,
+        is_confirmed: false,
+    });
+    let mut attempts = Attempts::default();
+    for retired in confirmed.chain(possible) {
+        let result = delete_if_empty(context, &planned, &retired, current.as_ref()).await;
+        attempts.record(context, key, retired.queue, result);
     }
+    let Attempts {
+        mut checked,
+        retry_in,
+    } = attempts;
     for queue in never_verified {
         if is_absent(context, actor, &queue, &planned).await {
             checked.forgettable.push(queue);
@@ -75,44 +72,125 @@ pub(super) async fn check(
     for queue in &checked.forgettable {
         context.unrecorded_queues.remove(key, queue);
     }
-    let next = after_check(count, checked.forgettable.len());
-    if next.rechecks_queue {
-        context.queue_rechecks.request(key, RecheckReason::Changed);
-        checked.recheck_after = Some(Duration::ZERO);
-    }
-    match next.schedule {
-        NextCheck::None => context.retired_queue_schedule.forget(key),
-        NextCheck::Now => {}
-        NextCheck::Scheduled => {
-            checked.recheck_after = Some(context.retired_queue_schedule.record_check(key, sooner));
-        }
-    }
+    checked.recheck_after = schedule_next(context, key, count, checked.forgettable.len(), retry_in);
     Ok(checked)
 }
 
-/// Deletes a retired queue if it is empty. Returns what follows, and when to try again if that is known.
-async fn delete(
+/// Schedules the check of the queues that remain: `forgotten` of the `checked` ones do not. Returns when to requeue.
+fn schedule_next(
+    context: &Context,
+    key: &Key,
+    checked: usize,
+    forgotten: usize,
+    retry_in: Option<Duration>,
+) -> Option<Duration> {
+    let next = after_check(checked, forgotten);
+    if next.rechecks_queue {
+        context.queue_rechecks.request(key, RecheckReason::Changed);
+    }
+    let now = next.rechecks_queue.then_some(Duration::ZERO);
+    match next.schedule {
+        NextCheck::None => {
+            context.retired_queue_schedule.forget(key);
+            now
+        }
+        NextCheck::Now => now,
+        NextCheck::Scheduled => Some(context.retired_queue_schedule.record_check(key, retry_in)),
+    }
+}
+
+/// Results of the attempts to delete retired queues.
+#[derive(Default)]
+struct Attempts {
+    checked: RetiredQueues,
+    /// The earliest time at which one can be tried again, if that is known.
+    retry_in: Option<Duration>,
+}
+
+impl Attempts {
+    fn record(
+        &mut self,
+        context: &Context,
+        key: &Key,
+        queue: QueueStatus,
+        result: Result<DeletionAttempt, BrokerError>,
+    ) {
+        let attempt = match result {
+            Ok(attempt) => attempt,
+            Err(error) => {
+                let wait = error.not_called_delay();
+                if wait.is_none() {
+                    debug!(queue = queue.name, transport = queue.transport, %error, "cannot check retired queue");
+                }
+                return self.retry_within(wait);
+            }
+        };
+        self.retry_within(attempt.retry_in);
+        match attempt.step {
+            RetiredStep::Forget => self.checked.forgettable.push(queue),
+            RetiredStep::Confirm => {
+                context.unrecorded_queues.confirm(key, &queue);
+                self.checked.confirmed.push(queue);
+            }
+            RetiredStep::Keep => {}
+        }
+    }
+
+    fn retry_within(&mut self, wait: Option<Duration>) {
+        self.retry_in = self.retry_in.into_iter().chain(wait).min();
+    }
+}
+
+/// A queue that the actor no longer uses.
+struct RetiredQueue {
+    queue: QueueStatus,
+    /// It is known to be the actor's.
+    is_confirmed: bool,
+}
+
+/// Result of an attempt to delete a retired queue.
+struct DeletionAttempt {
+    step: RetiredStep,
+    /// When to try again, if that is known.
+    retry_in: Option<Duration>,
+}
+
+impl From<RetiredStep> for DeletionAttempt {
+    fn from(step: RetiredStep) -> Self {
+        Self {
+            step,
+            retry_in: None,
+        }
+    }
+}
+
+/// Deletes a retired queue if it is empty, unless it is the `current` one.
+async fn delete_if_empty(
     context: &Context,
     planned: &PlannedState<'_>,
-    (queue, is_confirmed): (&QueueStatus, bool),
+    retired: &RetiredQueue,
     current: Option<&QueueStatus>,
-) -> Result<(RetiredStep, Option<Duration>), BrokerError> {
+) -> Result<DeletionAttempt, BrokerError> {
+    let RetiredQueue {
+        queue,
+        is_confirmed,
+    } = retired;
     let actor = planned.actor();
     let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
-        return Ok((RetiredStep::Keep, None));
+        return Ok(RetiredStep::Keep.into());
     };
     let queues = ActorQueues::new(context, actor, transport, planned);
     if let Some(current) = current
         && is_same_at_broker(&queues, queue, current).await?
     {
-        return Ok((RetiredStep::Forget, None));
+        return Ok(RetiredStep::Forget.into());
     }
     let unrecorded = context
         .unrecorded_queues
         .created_as(&actor.metadata.key, queue);
     let removal = queues.delete_retired(queue, unrecorded.as_ref()).await?;
     // Nothing shows that an unrecorded queue ever was the actor's.
-    if is_confirmed && unrecorded.is_none() {
+    if *is_confirmed && unrecorded.is_none() {
         match &removal.outcome {
             DeleteIfEmptyOutcome::Deleted => {
                 info!(
@@ -125,11 +203,13 @@ async fn delete(
             DeleteIfEmptyOutcome::InUse | DeleteIfEmptyOutcome::Recheck(_) => {}
         }
     }
-    let wait = match removal.outcome {
-        DeleteIfEmptyOutcome::Recheck(wait) => Some(wait),
-        _ => None,
-    };
-    Ok((after_retired_removal(is_confirmed, &removal), wait))
+    Ok(DeletionAttempt {
+        step: after_retired_removal(*is_confirmed, &removal),
+        retry_in: match removal.outcome {
+            DeleteIfEmptyOutcome::Recheck(wait) => Some(wait),
+            _ => None,
+        },
+    })
 }
 
 /// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets, or two
@@ -168,8 +248,4 @@ async fn is_absent(
     counts
         .iter()
         .all(|count| matches!(count, Ok(Count::NotFound)))
-}
-
-fn earlier(known: Option<Duration>, delay: Duration) -> Duration {
-    known.map_or(delay, |known| known.min(delay))
 }
