@@ -124,11 +124,7 @@ impl Replica {
         } = configuration;
         log_transports(&transports);
         let metrics = Arc::new(Metrics::new());
-        let fence = if args.leader_elect {
-            Fence::closed()
-        } else {
-            Fence::unrestricted()
-        };
+        let fence = fence(args);
         let client = (connections.api_server)(&fence, metrics.api_writes())?;
         let identity = leader::identity(&args.pod_name);
         let namespace = namespace(args);
@@ -138,14 +134,7 @@ impl Replica {
                 args.impersonate.then_some(namespace),
             ),
             installation: installation(args, transports, settings, &script),
-            brokers: Brokers::new(
-                client.clone(),
-                &args.namespace,
-                fence.clone(),
-                Arc::clone(&metrics),
-                usize::from(args.max_concurrent_reconciles),
-                connections.brokers,
-            ),
+            brokers: brokers(args, &client, &fence, &metrics, connections.brokers),
             runtime_script: RuntimeScript::new(script, namespace),
             events: events::Events::new(client.clone(), &identity),
             metrics: Arc::clone(&metrics),
@@ -154,17 +143,7 @@ impl Replica {
             retired_queue_interval: args.queue_health_check_interval,
             client: client.clone(),
         });
-        let operator = Operator {
-            context: Arc::new(context),
-            queue: WorkQueue::with_observer(queue_settings(args), metrics.clone()),
-            schedule: CheckIntervals {
-                check: args.queue_health_check_interval,
-                count: args.queue_metrics_interval,
-            },
-            requeue_policy: requeue_policy(args),
-            readiness: Readiness::starting(),
-            tasks,
-        };
+        let operator = operator(args, context, metrics, tasks);
         operator.register_gauges();
 
         let namespaces = Namespaces {
@@ -234,6 +213,46 @@ fn log_transports(transports: &TransportsConfig) {
         .map(|transport| &*transport.name)
         .collect();
     info!(enabled = enabled.join(","), "Transport registry loaded");
+}
+
+/// A replica that elects no leader may always write.
+fn fence(args: &Args) -> Fence {
+    if args.leader_elect {
+        Fence::closed()
+    } else {
+        Fence::unrestricted()
+    }
+}
+
+fn brokers(
+    args: &Args,
+    client: &Client,
+    fence: &Fence,
+    metrics: &Arc<Metrics>,
+    build_http_clients: BuildHttpClients,
+) -> Brokers {
+    Brokers::new(
+        client.clone(),
+        &args.namespace,
+        fence.clone(),
+        Arc::clone(metrics),
+        usize::from(args.max_concurrent_reconciles),
+        build_http_clients,
+    )
+}
+
+fn operator(args: &Args, context: Context, metrics: Arc<Metrics>, tasks: Tasks) -> Operator {
+    Operator {
+        context: Arc::new(context),
+        queue: WorkQueue::with_observer(queue_settings(args), metrics),
+        schedule: CheckIntervals {
+            check: args.queue_health_check_interval,
+            count: args.queue_metrics_interval,
+        },
+        requeue_policy: requeue_policy(args),
+        readiness: Readiness::starting(),
+        tasks,
+    }
 }
 
 fn runtime_script(args: &Args) -> Result<Arc<str>, source::Error> {

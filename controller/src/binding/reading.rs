@@ -70,28 +70,17 @@ impl Bindings {
                 for actor in self.index.actors_of(target) {
                     self.index.record_target_uid(&actor, &uid);
                 }
-                let Some(related) = self
-                    .read_dependents_and_owners(
-                        client,
-                        kind_resolver,
-                        (target, &existing),
-                        &mut versions,
-                    )
-                    .await?
-                else {
-                    return Ok(TargetState::NotSynced);
-                };
-                TargetState::Present(Arc::new(
-                    TargetSnapshot {
-                        replicas: None,
-                        forbidden_kind: self.forbidden_kind(kind_resolver),
-                        resolution: kind_resolver.resolve(&existing, &related),
-                        uid,
-                        spec_hash: spec::hash(&existing),
-                        owned_template_fields: None,
-                    }
-                    .with_workloads(&existing, &related),
-                ))
+                let mut related = self.read_dependents(client, kind_resolver, &uid).await?;
+                // Owners are followed only from a target that is a workload itself.
+                if kind_resolver.related().is_empty() {
+                    let owners = self.read_owners(client, target, &existing, &mut versions);
+                    let Some(owners) = owners.await? else {
+                        return Ok(TargetState::NotSynced);
+                    };
+                    related.owners = owners;
+                }
+                let snapshot = self.snapshot(kind_resolver, uid, &existing, &related);
+                TargetState::Present(Arc::new(snapshot))
             }
         };
         self.targets
@@ -145,22 +134,38 @@ impl Bindings {
         })
     }
 
-    /// Reads dependents and owners; `None` while the kind of an owner has not been discovered yet.
-    async fn read_dependents_and_owners(
+    fn snapshot(
+        &self,
+        kind_resolver: &dyn Resolver,
+        uid: Box<str>,
+        existing: &Value,
+        related: &Related,
+    ) -> TargetSnapshot {
+        let snapshot = TargetSnapshot {
+            replicas: None,
+            forbidden_kind: self.forbidden_kind(kind_resolver),
+            resolution: kind_resolver.resolve(existing, related),
+            uid,
+            spec_hash: spec::hash(existing),
+            owned_template_fields: None,
+        };
+        snapshot.with_workloads(existing, related)
+    }
+
+    /// Reads the objects that the target with this uid owns, of the kinds that its resolver needs.
+    async fn read_dependents(
         &self,
         client: &Client,
         kind_resolver: &dyn Resolver,
-        (target, existing): (&ObjectId, &Value),
-        versions: &mut HashMap<ObjectId, u64>,
-    ) -> Result<Option<Related>, kube::Error> {
+        uid: &str,
+    ) -> Result<Related, kube::Error> {
         let mut related = Related::default();
         let kinds: Vec<_> = kind_resolver
             .related()
             .iter()
             .map(|kind| Kind::from(*kind))
             .collect();
-        let uid = uid_of(existing).unwrap_or_default();
-        let descendants = self.tree.descendants(&uid, &kinds).into_iter();
+        let descendants = self.tree.descendants(uid, &kinds).into_iter();
         let served = descendants.filter_map(|object| match self.kinds.availability(&object.kind) {
             KindAvailability::Served(resource) => Some((object, resource)),
             _ => None,
@@ -179,10 +184,18 @@ impl Bindings {
                 related.objects.entry(*kind).or_default().push(body);
             }
         }
-        // Owners are followed only from a target that is a workload itself.
-        if !kinds.is_empty() {
-            return Ok(Some(related));
-        }
+        Ok(related)
+    }
+
+    /// Reads the owners of a target, from the nearest one up; `None` while the kind of one has not been discovered yet.
+    async fn read_owners(
+        &self,
+        client: &Client,
+        target: &ObjectId,
+        existing: &Value,
+        versions: &mut HashMap<ObjectId, u64>,
+    ) -> Result<Option<Vec<Value>>, kube::Error> {
+        let mut bodies = Vec::new();
         let mut owners = Vec::new();
         let mut next = controller_of(existing);
         while let Some(owner) = next.take().filter(|_| owners.len() < MAX_OWNER_DEPTH) {
@@ -210,10 +223,10 @@ impl Bindings {
             };
             versions.insert(object, version_of(&body));
             next = controller_of(&body);
-            related.owners.push(body);
+            bodies.push(body);
         }
         self.index.set_owners(target, &owners);
-        Ok(Some(related))
+        Ok(Some(bodies))
     }
 }
 
