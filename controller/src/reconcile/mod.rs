@@ -86,11 +86,11 @@ fn remember_observed(context: &Context, observed: &Observed) {
     if let Some(error) = &updates.broker_failure {
         context.queue_rechecks.record_failure(key, error);
     }
-    for (depth, reset) in &updates.depths {
-        if *reset {
+    for counted in &updates.depths {
+        if counted.resets {
             context.depths.forget(key);
         }
-        context.depths.record(key, Some(*depth));
+        context.depths.record(key, Some(counted.depth));
     }
     let is_lost = observed.scaling.lost_for.is_some();
     context.lost_scaled_objects.record(key, is_lost);

@@ -39,7 +39,7 @@ use super::desired::Desired;
 use super::desired::drain::DrainState;
 use super::model::binding::ObservedBinding;
 use super::model::child::{ChildOwnership, is_actor_or_predecessor};
-use super::model::known_queues::KnownQueues;
+use super::model::known_queues::{KnownQueues, UnlistedQueues};
 use super::model::observed::{
     DeletionSettings, MemoryUpdates, Observed, ObservedQueue, QueueNameTaken, keeps_queues,
     receives_messages,
@@ -319,8 +319,11 @@ fn known_queues(
     } else {
         (unrecorded.confirmed(key), unrecorded.maybe_created_by(key))
     };
-    let unrecorded = (&*confirmed, &*maybe_created);
-    KnownQueues::from_status(previous, unrecorded, desired, transports, holder_of)
+    let unlisted = UnlistedQueues {
+        confirmed: &confirmed,
+        maybe_created: &maybe_created,
+    };
+    KnownQueues::from_status(previous, unlisted, desired, transports, holder_of)
 }
 
 /// The queues that no status records and that an earlier process may have created: the desired one, which this

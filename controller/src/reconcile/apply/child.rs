@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
+use asya_shared::resolve::GroupKind;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 
@@ -15,12 +16,17 @@ use crate::reconcile::plan::child::{
 };
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
-/// Creates or updates a child as planned; never deletes it. Returns the object and its inventory entry if it was
-/// applied.
+/// An object that was applied.
+pub(super) struct Applied<R> {
+    pub(super) record: Arc<R>,
+    pub(super) entry: InventoryEntry,
+}
+
+/// Creates or updates a child as planned; never deletes it. Returns the object if it was applied.
 pub(super) async fn apply_child<R>(
     objects: &Objects<R>,
     child: &PlannedChild<R>,
-) -> Result<Option<(Arc<R>, InventoryEntry)>, StepError>
+) -> Result<Option<Applied<R>>, StepError>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
@@ -85,21 +91,23 @@ where
     }
 }
 
-fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> (Arc<R>, InventoryEntry) {
-    let group = R::Kind::group(&());
-    let kind = R::Kind::kind(&());
+fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> Applied<R> {
+    let kind = GroupKind {
+        group: &R::Kind::group(&()),
+        kind: &R::Kind::kind(&()),
+    };
     let entry = inventory_entry(
-        (&group, &kind),
+        kind,
         record.metadata(),
         record.last_applied(),
         &desired.hash,
     );
-    (record, entry)
+    Applied { record, entry }
 }
 
 /// The inventory entry of an applied object.
 pub fn inventory_entry(
-    (group, kind): (&str, &str),
+    GroupKind { group, kind }: GroupKind<'_>,
     metadata: &Metadata,
     last: &LastApplied,
     hash: &str,

@@ -16,8 +16,9 @@ use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGu
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
+use crate::reconcile::model::known_queues::QueueEvidence;
 use crate::reconcile::model::outcome::Outcome;
-use crate::reconcile::plan::deletion::{Deletion, QueueEvidence, QueueMessages, QueueRemoval};
+use crate::reconcile::plan::deletion::{Deletion, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
     AfterRemoval, RemovalProgress, after_removal, after_unrecorded_removal, after_untagged_removal,
     is_failure, is_removable, is_untagged,

@@ -1,6 +1,6 @@
 //! Reconciles KEDA's objects.
 
-use super::child::{apply_child, delete_child};
+use super::child::{Applied, apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
 use crate::reconcile::model::outcome::CommonOutcome;
@@ -60,11 +60,11 @@ async fn apply(
 ) -> Result<(), StepError> {
     let authentications = &context.trigger_authentications;
     let authentication = &children.trigger_authentication;
-    if let Some((_, entry)) = apply_child(authentications, authentication).await? {
-        outcome.applied.push(entry);
+    if let Some(applied) = apply_child(authentications, authentication).await? {
+        outcome.applied.push(applied.entry);
     }
     let scaled_object = apply_child(&context.scaled_objects, &children.scaled_object).await?;
-    if let Some((record, entry)) = scaled_object {
+    if let Some(Applied { record, entry }) = scaled_object {
         outcome.applied.push(entry);
         if let Some(scaled) = &mut outcome.scaling {
             scaled.scaled_object = Some(record);

@@ -147,7 +147,7 @@ async fn ensure_prerequisites(
         context.impersonation.check(namespace).await?;
     }
     let account = apply_child(&context.service_accounts, &plan.service_account).await?;
-    outcome.applied.extend(account.map(|(_, entry)| entry));
+    outcome.applied.extend(account.map(|it| it.entry));
     let script = &context.runtime_script;
     script.ensure(&context.config_maps, namespace).await
 }

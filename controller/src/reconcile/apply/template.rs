@@ -19,7 +19,6 @@ use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
-use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
 use crate::reconcile::plan::template::{
     HANDOFF_RECHECK, HandoffProbe, TemplateStep, await_other_actor,
@@ -120,8 +119,7 @@ async fn write(
     };
     write::check_uid(&params.workload, &body)?;
     let sidecar = &context.installation.settings.sidecar_resources;
-    let target_object = TargetObject::from_body(&params.workload, &body, None);
-    let template = match params.render_template((&target_object, &body), sidecar) {
+    let template = match params.render_template(&body, sidecar) {
         Ok(template) => template,
         Err(blocked) => return Ok(blocked),
     };

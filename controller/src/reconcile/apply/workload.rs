@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use asya_shared::resolve::GroupKind;
+
 use super::child::inventory_entry;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
@@ -24,11 +26,14 @@ pub(super) async fn ensure_workload(
     };
     match written {
         Ok(Some(workload)) => {
-            let kind = workload.kind.name();
+            let kind = GroupKind {
+                group: "apps",
+                kind: workload.kind.name(),
+            };
             let desired = &inputs.standalone.workload.applied;
             let metadata = &workload.metadata;
             let last = &workload.last_applied;
-            let entry = inventory_entry(("apps", kind), metadata, last, &desired.hash);
+            let entry = inventory_entry(kind, metadata, last, &desired.hash);
             outcome.common.applied.push(entry);
             outcome.workload = Some(workload);
         }

@@ -29,6 +29,27 @@ pub enum DeletePermission {
     TransportUnusable(TransportUnusable),
 }
 
+/// Queues that no status names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnlistedQueues<'a> {
+    /// The actor's.
+    pub confirmed: &'a [QueueStatus],
+    /// An earlier process may have created these.
+    pub maybe_created: &'a [QueueStatus],
+}
+
+/// What shows that a queue is the actor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueEvidence {
+    /// Status names it, or this process has created it.
+    Confirmed,
+    /// The spec asks for it: it is ours only if it matches what we would have created.
+    Desired,
+    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well.
+    /// The deletion does not wait for its broker.
+    MaybeCreated,
+}
+
 /// All queues that an actor has or had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownQueues {
@@ -44,12 +65,11 @@ pub struct KnownQueues {
 }
 
 impl KnownQueues {
-    /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unrecorded`
-    /// queues, which are the actor's and no status names, those that it no longer uses are retired. An earlier process
-    /// may have created the `maybe_created` ones.
+    /// Reads them from status; `holder_of` returns the other actor that holds a name, if any. Of the `unlisted` queues,
+    /// the actor's are retired if it no longer uses them.
     pub fn from_status(
         status: &AsyncActorStatus,
-        (unrecorded, maybe_created): (&[QueueStatus], &[QueueStatus]),
+        unlisted: UnlistedQueues<'_>,
         desired: Result<&Desired, &Fault>,
         transports: &TransportsConfig,
         holder_of: impl Fn(&QueueStatus) -> Option<Key>,
@@ -80,15 +100,18 @@ impl KnownQueues {
             let known = (!all.any(|it| it.is_same_queue(queue))).then(|| known(queue));
             known.filter(|known| known.permission == DeletePermission::Allowed)
         };
-        let unrecorded = unrecorded.iter().filter_map(|it| untracked(it, &[]));
+        let unlisted_retired = unlisted
+            .confirmed
+            .iter()
+            .filter_map(|it| untracked(it, &[]));
         let retired: Vec<_> = retired
             .iter()
             .copied()
             .map(known)
-            .chain(unrecorded)
+            .chain(unlisted_retired)
             .collect();
         let mut possible: Vec<KnownQueue> = Vec::new();
-        for queue in maybe_created.iter().chain(unconfirmed) {
+        for queue in unlisted.maybe_created.iter().chain(unconfirmed) {
             let is_listed = possible.iter().any(|it| it.queue.is_same_queue(queue));
             possible.extend(untracked(queue, &retired).filter(|_| !is_listed));
         }
@@ -103,20 +126,24 @@ impl KnownQueues {
         }
     }
 
-    /// The queues to delete with the actor (FIN-4), and whether it is known that the actor has had each: status names
-    /// it, or this process has created it. An unreachable queue is included, because it blocks the deletion (FIN-3).
-    pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {
+    /// The queues to delete with the actor (FIN-4), except those that it may not have had. An unreachable queue is
+    /// included, because it blocks the deletion (FIN-3).
+    pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, QueueEvidence)> {
         let confirmed = self.verified.iter().chain(&self.retired);
         let all = confirmed
-            .map(|known| (known, true))
-            .chain(self.desired.iter().map(|known| (known, false)));
+            .map(|known| (known, QueueEvidence::Confirmed))
+            .chain(
+                self.desired
+                    .iter()
+                    .map(|known| (known, QueueEvidence::Desired)),
+            );
         all.filter(|(known, _)| {
             matches!(
                 known.permission,
                 DeletePermission::Allowed | DeletePermission::TransportUnusable(_)
             )
         })
-        .map(|(known, confirmed)| (&known.queue, confirmed))
+        .map(|(known, evidence)| (&known.queue, evidence))
     }
 }
 

@@ -91,8 +91,16 @@ pub struct Observed {
 pub struct MemoryUpdates {
     /// The broker did not answer for a verified queue.
     pub broker_failure: Option<BrokerError>,
-    /// Message counts; `true` drops earlier ones first.
-    pub depths: Vec<(Depth, bool)>,
+    /// Message counts.
+    pub depths: Vec<CountedDepth>,
+}
+
+/// A count of the messages in one of the actor's queues.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedDepth {
+    pub depth: Depth,
+    /// Drop earlier counts first.
+    pub resets: bool,
 }
 
 /// How objects are deleted. The queue's policy is in the [`ActorRecord`].

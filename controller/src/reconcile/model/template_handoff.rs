@@ -39,7 +39,8 @@ impl TemplateRecipient {
     /// its sidecar first and restart twice (BIND-45). A status from an earlier version records no dry runs and counts
     /// as passed (SAFE-3).
     pub fn from_status(
-        (uid, generation): (&str, i64),
+        uid: &str,
+        generation: i64,
         status: &AsyncActorStatus,
         strategy: BindingStrategy,
     ) -> Self {

@@ -21,7 +21,7 @@ use crate::reconcile::desired::drain::{
     CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
-use crate::reconcile::model::observed::{DeletionSettings, MemoryUpdates};
+use crate::reconcile::model::observed::{CountedDepth, DeletionSettings, MemoryUpdates};
 use crate::record::{ActorRecord, Key};
 
 /// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
@@ -53,8 +53,9 @@ pub(super) async fn observe(
         // Also if this count failed: it confirms nothing.
         lag = lag.max(count_lag(context, &queue.transport));
         let report = CountReport::of(previous, queue);
-        if let (Messages::Known(depth), Some(reset)) = (&messages, report.recording(&messages)) {
-            updates.depths.push((*depth, reset));
+        if let (Messages::Known(depth), Some(resets)) = (&messages, report.recording(&messages)) {
+            let depth = *depth;
+            updates.depths.push(CountedDepth { depth, resets });
         }
         counted.push(QueueCount {
             queue: queue.clone(),

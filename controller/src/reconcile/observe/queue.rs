@@ -1,11 +1,10 @@
 //! Observes the queue, and the depth to report.
 
+use crate::broker::BrokerError;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::{BrokerError, Depth};
 use crate::context::Context;
 use crate::fault::Requeue;
-use crate::reconcile::model::observed::QueueNameTaken;
-use crate::reconcile::model::observed::{Observed, ObservedQueue};
+use crate::reconcile::model::observed::{CountedDepth, Observed, ObservedQueue, QueueNameTaken};
 use crate::record::ActorRecord;
 
 /// A verified queue is reported as failed after this many failures in a row (QUE-10).
@@ -44,7 +43,7 @@ pub(super) fn reported_depth(
     context: &Context,
     actor: &ActorRecord,
     name_taken: Option<&QueueNameTaken>,
-    counted: Option<&(Depth, bool)>,
+    counted: Option<&CountedDepth>,
 ) -> ReportedDepth {
     let installation = &context.installation;
     let transport = actor.transport.as_deref();
@@ -54,7 +53,7 @@ pub(super) fn reported_depth(
         let key = &actor.metadata.key;
         counted.map_or_else(
             || depths.reported(key),
-            |(depth, reset)| depths.reported_after(key, *depth, *reset),
+            |counted| depths.reported_after(key, counted.depth, counted.resets),
         )
     } else {
         ReportedDepth::Unknown

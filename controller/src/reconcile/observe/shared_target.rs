@@ -69,8 +69,8 @@ pub(super) async fn observe_stale_fields(
     resolved: &Resolved,
 ) -> Result<Option<TemplateHandoff>, Error> {
     let uid = &*actor.metadata.uid;
-    let actor_revision = (uid, actor.generation);
-    let recipient = TemplateRecipient::from_status(actor_revision, previous, BindingStrategy::Pod);
+    let strategy = BindingStrategy::Pod;
+    let recipient = TemplateRecipient::from_status(uid, actor.generation, previous, strategy);
     if resolved.other_actor_in_template(uid).is_none()
         || !recipient.injects
         || actor.annotations.paused
@@ -130,8 +130,8 @@ fn recipient(context: &Context, key: &Key) -> TemplateRecipient {
     let spec = spec.and_then(|raw| validate::decode(raw.get()).ok());
     match spec.as_ref().and_then(|spec| spec.mode().ok()) {
         Some(ModeSpec::Binding(binding)) => {
-            let actor = (&*actor.metadata.uid, actor.generation);
-            TemplateRecipient::from_status(actor, &status, binding.strategy)
+            let uid = &actor.metadata.uid;
+            TemplateRecipient::from_status(uid, actor.generation, &status, binding.strategy)
         }
         _ => TemplateRecipient::default(),
     }

@@ -16,6 +16,7 @@ use super::steps::{ScaleFromZero, ScalingStep};
 use super::unbind::{self, UnbindParams, UnbindStep, UnresolvedTarget};
 use crate::reconcile::desired::drain::{DrainState, KeptQueues};
 use crate::reconcile::model::child::unwatched_poll_interval;
+use crate::reconcile::model::known_queues::QueueEvidence;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::{UNBIND_MARKER, Unresolved};
 use crate::record::{
@@ -175,18 +176,6 @@ pub enum QueueMessages {
 pub struct QueueRemoval {
     pub queue: QueueStatus,
     pub evidence: QueueEvidence,
-}
-
-/// What shows that a queue is the actor's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueEvidence {
-    /// Status names it, or this process has created it.
-    Confirmed,
-    /// The spec asks for it: it is ours only if it matches what we would have created.
-    Desired,
-    /// An earlier process may have created it on another transport (QUE-13): it is ours only if it is empty as well.
-    /// The deletion does not wait for its broker.
-    MaybeCreated,
 }
 
 impl Deletion {
@@ -363,14 +352,7 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     {
         return Vec::new();
     }
-    let known = observed.queues.to_delete().map(|(queue, confirmed)| {
-        let evidence = if confirmed {
-            QueueEvidence::Confirmed
-        } else {
-            QueueEvidence::Desired
-        };
-        (queue, evidence)
-    });
+    let known = observed.queues.to_delete();
     let maybe_created = observed.queues.maybe_created.iter();
     let all = known.chain(maybe_created.map(|queue| (queue, QueueEvidence::MaybeCreated)));
     all.map(|(queue, evidence)| QueueRemoval {

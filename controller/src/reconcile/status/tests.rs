@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, State};
+use asya_shared::resolve::GroupKind;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::json;
@@ -40,7 +41,10 @@ fn running(observed: &Observed) -> StandaloneOutcome {
         .standalone()
         .map(|it| it.workload.applied.hash.clone());
     let entry = inventory_entry(
-        ("apps", "Deployment"),
+        GroupKind {
+            group: "apps",
+            kind: "Deployment",
+        },
         &workload_record.metadata,
         &workload_record.last_applied,
         &hash.unwrap_or_default(),

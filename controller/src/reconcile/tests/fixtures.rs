@@ -20,7 +20,7 @@ use crate::context::{Context, ContextParts, Deadlines, Installation};
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::availability::{Availability, AvailabilitySource};
 use crate::reconcile::model::child::{Child, ChildOwnership};
-use crate::reconcile::model::known_queues::KnownQueues;
+use crate::reconcile::model::known_queues::{KnownQueues, UnlistedQueues};
 use crate::reconcile::model::observed::{
     DeletionSettings, MemoryUpdates, Observed, ObservedQueue, ObservedScaling,
 };
@@ -193,7 +193,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
     Observed {
         queues: KnownQueues::from_status(
             &previous,
-            (&[], &[]),
+            UnlistedQueues::default(),
             desired.as_deref(),
             &transports,
             |_| None,

@@ -10,13 +10,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    DeletionSteps, NextPhase, QueueEvidence, QueueMessages, QueueRemoval, ScalingRemoval,
-    ServiceAccountRemoval, SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion,
-    plan_deletion_steps,
+    DeletionSteps, NextPhase, QueueMessages, QueueRemoval, ScalingRemoval, ServiceAccountRemoval,
+    SharedConfigMapAction, UnbindStep, WorkloadRemoval, plan_deletion, plan_deletion_steps,
 };
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::known_queues::DeletePermission;
+use crate::reconcile::model::known_queues::{DeletePermission, QueueEvidence};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
 use crate::reconcile::plan::ChildStep;

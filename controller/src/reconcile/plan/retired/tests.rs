@@ -10,7 +10,7 @@ use super::{
     NextCheck, RetiredRemoval, RetiredStep, after_check, after_retired_removal, plan_check,
 };
 use crate::broker::DeleteIfEmptyOutcome;
-use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues};
+use crate::reconcile::model::known_queues::{DeletePermission, KnownQueues, UnlistedQueues};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::plan::plan;
@@ -58,8 +58,11 @@ fn created_queue_that_no_status_names_is_retired_unless_it_may_be_in_use() {
         let (desired, transports) = (observed.desired.as_deref(), installation().transports);
         let owner_of = |_: &QueueStatus| owner.clone();
         let status = &observed.previous;
-        let unrecorded = (&created[..], &[][..]);
-        let queues = KnownQueues::from_status(status, unrecorded, desired, &transports, owner_of);
+        let unlisted = UnlistedQueues {
+            confirmed: &created,
+            maybe_created: &[],
+        };
+        let queues = KnownQueues::from_status(status, unlisted, desired, &transports, owner_of);
         let retired = queues.retired.into_iter();
         retired
             .map(|known| known.queue.transport)
@@ -88,10 +91,13 @@ fn queue_that_may_exist_holds_neither_a_name_nor_a_deletion_until_it_is_confirme
         let observed = observed(actor);
         let (desired, transports) = (observed.desired.as_deref(), installation().transports);
         let maybe_created = ["aws", "other", "mq", "twin"].map(queue);
-        let unrecorded = (confirmed, &maybe_created[..]);
+        let unlisted = UnlistedQueues {
+            confirmed,
+            maybe_created: &maybe_created,
+        };
         let status = &observed.previous;
         let owner_of = |_: &QueueStatus| owner.clone();
-        let queues = KnownQueues::from_status(status, unrecorded, desired, &transports, owner_of);
+        let queues = KnownQueues::from_status(status, unlisted, desired, &transports, owner_of);
         let to_delete = queues.to_delete().map(|(it, _)| it.transport.clone());
         let to_delete = to_delete.collect::<Vec<_>>().join(" ");
         let maybe_created = transports_of(&queues.maybe_created);

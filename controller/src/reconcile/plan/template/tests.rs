@@ -257,7 +257,7 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
             "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
         });
         let status = serde_json::from_value(status).unwrap();
-        TemplateRecipient::from_status(("older", 2), &status, strategy)
+        TemplateRecipient::from_status("older", 2, &status, strategy)
     };
     for (injection, injects) in [
         (json!(null), true),
@@ -282,7 +282,7 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     let templates = recipient(&json!({}), BindingStrategy::Template);
     assert_eq!((templates.injects, templates.uses_template), (true, true));
     let status = AsyncActorStatus::default();
-    let unbound = TemplateRecipient::from_status(("older", 2), &status, BindingStrategy::Pod);
+    let unbound = TemplateRecipient::from_status("older", 2, &status, BindingStrategy::Pod);
     assert!(!unbound.injects);
 }
 

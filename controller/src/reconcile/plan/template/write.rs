@@ -90,16 +90,17 @@ impl TemplateParams {
         Some(probe_failed(&next_probe.failed?, next_probe.wait?))
     }
 
-    /// Renders our fields for the target, with these resources of the sidecar.
+    /// Renders our fields for the workload `body`, with these resources of the sidecar.
     ///
     /// # Errors
     /// Why they cannot be applied now.
     pub fn render_template(
         &self,
-        (target_object, body): (&TargetObject, &Value),
+        body: &Value,
         sidecar: &Resources,
     ) -> Result<Value, TemplateOutcome> {
-        if let Some(blocked) = blocked_rollout(&self.workload, target_object) {
+        let target_object = TargetObject::from_body(&self.workload, body, None);
+        if let Some(blocked) = blocked_rollout(&self.workload, &target_object) {
             return Err(blocked);
         }
         let mut template = body["spec"]["template"].clone();

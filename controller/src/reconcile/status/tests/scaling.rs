@@ -1,4 +1,5 @@
 use asya_shared::api::{AsyncActorStatus, State};
+use asya_shared::resolve::GroupKind;
 use serde_json::json;
 
 use super::{active_actor, condition, report, running, with_ready_queue};
@@ -117,7 +118,10 @@ fn inventory_lists_every_child_in_order_until_it_is_deleted() {
     let mut outcome = running(&observed);
     let scaled = scaled_object(&json!({}));
     let applied = inventory_entry(
-        ("keda.sh", "ScaledObject"),
+        GroupKind {
+            group: "keda.sh",
+            kind: "ScaledObject",
+        },
         &scaled.metadata,
         &scaled.last_applied,
         "h",
@@ -163,7 +167,10 @@ fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
     let mut scaled_outcome = scaled(&observed, &ready);
     let workload = scaled_outcome.workload.clone().unwrap();
     let applied = inventory_entry(
-        ("apps", "Deployment"),
+        GroupKind {
+            group: "apps",
+            kind: "Deployment",
+        },
         &workload.metadata,
         &workload.last_applied,
         "h",
