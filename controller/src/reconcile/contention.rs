@@ -13,6 +13,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use asya_shared::api::ConflictState;
+use asya_shared::backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::status_time::time_left;
@@ -104,8 +105,7 @@ impl ConflictCount {
 
     /// Backoff after the last conflict.
     fn backoff(self, base: Duration) -> Duration {
-        let factor = 1_u32 << self.0.get();
-        base.saturating_mul(factor).min(MAX_BACKOFF)
+        Backoff::new(base, MAX_BACKOFF).after(self.0.get().into())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::fault::{Conflict, Error, Fault, Reason, Requeue, StepError};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::target_pods::PodToReplace;
-use crate::reconcile::plan::evict::backoff;
+use crate::reconcile::plan::evict::REFUSAL_BACKOFF;
 use crate::record::Key;
 
 /// Requests the eviction, if the availability that it was planned with still holds.
@@ -44,7 +44,8 @@ pub async fn evict(
         }
         Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
-            let wait = backoff(context.rollout_slots.eviction_rejected(key));
+            let earlier = context.rollout_slots.eviction_rejected(key);
+            let wait = REFUSAL_BACKOFF.after(earlier);
             let text = format!("pod {} cannot be evicted yet: {}", pod.name, status.message);
             Ok(RolloutOutcome::waiting(
                 Reason::RolloutWaiting,

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use asya_shared::api::ConflictStatus;
+use asya_shared::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -111,8 +112,7 @@ fn record_restore(
 /// Backoff between restores.
 fn backoff(conflicts: i32, base: Duration) -> Option<Duration> {
     let more = u32::try_from(conflicts.checked_sub(UNDELAYED_RESTORES)?).ok()?;
-    let factor = 1_u32 << more.saturating_add(1).min(16);
-    Some(base.saturating_mul(factor).min(MAX_BACKOFF))
+    Some(Backoff::new(base, MAX_BACKOFF).after(more.saturating_add(1)))
 }
 
 /// The remaining quiet time of a contested object; `None` if it has passed.

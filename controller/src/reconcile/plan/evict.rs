@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
@@ -95,16 +96,8 @@ impl EvictionInputs<'_> {
     }
 }
 
-/// First and longest backoff after a refused eviction.
-const BASE_BACKOFF: Duration = Duration::from_secs(10);
-const MAX_BACKOFF: Duration = Duration::from_mins(5);
-
-/// Backoff after an eviction was refused, following `times` earlier refusals in a row (ROLL-4).
-pub fn backoff(times: u32) -> Duration {
-    BASE_BACKOFF
-        .saturating_mul(1 << times.min(8))
-        .min(MAX_BACKOFF)
-}
+/// Backoff after an eviction was refused, by the number of earlier refusals in a row (ROLL-4).
+pub const REFUSAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
 
 #[cfg(test)]
 mod tests;
