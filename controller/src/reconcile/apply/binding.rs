@@ -16,9 +16,7 @@ use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::contested_fields::ContestedFields;
 use crate::reconcile::plan::decision::{BindingPlan, CommonPlan};
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
-use crate::reconcile::plan::step_conditions::{
-    is_bindable, rolls_out, template_is_due, writes_handoff,
-};
+use crate::reconcile::plan::step_conditions::{rolls_out, template_is_due};
 use crate::record::{ActorRecord, Key};
 
 /// Executes the plan of an active binding, from the `initial` outcome with the state of its queue.
@@ -69,7 +67,7 @@ pub(super) async fn apply_binding(
         replicas: target.replicas_contention,
     };
     scale(context, common, &plan.contested, contention, &mut outcome).await?;
-    if let Some(handoff) = target.handoff.filter(|_| writes_handoff(&outcome)) {
+    if let Some(handoff) = target.handoff.filter(|_| outcome.can_bind) {
         write_handoff(
             context,
             &key.namespace,
@@ -97,7 +95,7 @@ async fn prepare_injection(
         return Ok(false);
     }
     outcome.common.fault = missing_secret(context, key, secrets).await?;
-    outcome.can_bind = outcome.common.fault.is_none() && is_bindable(&outcome.common.queue);
+    outcome.can_bind = outcome.common.fault.is_none() && outcome.common.queue.is_usable();
     Ok(true)
 }
 

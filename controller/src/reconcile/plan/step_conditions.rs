@@ -58,19 +58,9 @@ pub fn checks_retired(outcome: &ActiveOutcome) -> bool {
         }
 }
 
-/// Whether to inject pods of the target from now on.
-pub fn is_bindable(queue: &QueueState) -> bool {
-    queue.is_usable()
-}
-
 /// Whether to dry-run pods and to roll out. An actor whose objects are left alone still reports its pods.
 pub fn rolls_out(leaves_objects_alone: bool, outcome: &BindingOutcome) -> bool {
     leaves_objects_alone || outcome.can_bind
-}
-
-/// Whether to write the autoscaler handoff, the annotation that decides whether the owner's autoscaler or ours scales.
-pub fn writes_handoff(outcome: &BindingOutcome) -> bool {
-    outcome.can_bind
 }
 
 /// Whether to write the target's pod template: without a usable queue, only to give up our fields.
@@ -85,8 +75,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        ends_after_queue, is_bindable, must_report_queue, removes_service_account,
-        replaces_previous, rolls_out, writes_handoff,
+        ends_after_queue, must_report_queue, removes_service_account, replaces_previous, rolls_out,
     };
     use crate::broker::ReadyQueue;
     use crate::fault::{Fault, Reason};
@@ -148,12 +137,9 @@ mod tests {
         }
     }
 
-    /// BIND-8, SO-5, SA-3
+    /// BIND-8, SA-3
     #[test]
-    fn pods_are_replaced_and_handed_off_only_with_a_queue_and_accounts_go_only_without_a_fault() {
-        let fault = || Fault::until_change(Reason::QueueMissing, "text");
-        assert!(is_bindable(&QueueState::Created(ReadyQueue::default())));
-        assert!(!is_bindable(&QueueState::Fault(fault())));
+    fn pods_are_replaced_only_with_a_queue_and_accounts_go_only_without_a_fault() {
         let with = |can_bind| BindingOutcome {
             can_bind,
             ..BindingOutcome::default()
@@ -165,9 +151,8 @@ mod tests {
         ] {
             assert_eq!(rolls_out(leaves_objects_alone, &with(can_bind)), expected);
         }
-        assert!(writes_handoff(&with(true)) && !writes_handoff(&with(false)));
         let with_fault = CommonOutcome {
-            fault: Some(fault()),
+            fault: Some(Fault::until_change(Reason::QueueMissing, "text")),
             ..CommonOutcome::default()
         };
         assert!(removes_service_account(&CommonOutcome::default()));
