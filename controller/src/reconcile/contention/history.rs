@@ -233,7 +233,14 @@ pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts_pods: b
         ContentionState::from_entry(entry),
         ContentionState::Yielded(_)
     );
-    let consequence = match (part, yielded) {
+    let consequence = consequence(part, yielded, evicts_pods);
+    let ConflictStatus { object, field, .. } = entry;
+    format!("{object}: {manager} took over {field}{times}; {consequence}")
+}
+
+/// What the operator does about a conflict, and what the user can do.
+fn consequence(part: ContestedPart, yielded: bool, evicts_pods: bool) -> &'static str {
+    match (part, yielded) {
         (ContestedPart::Roll, true) if evicts_pods => {
             "its pods are evicted one by one instead; no action is needed"
         }
@@ -281,9 +288,7 @@ pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts_pods: b
             "the operator writes it again after a delay, at most four times; change spec.scaling of the actor \
              instead"
         }
-    };
-    let ConflictStatus { object, field, .. } = entry;
-    format!("{object}: {manager} took over {field}{times}; {consequence}")
+    }
 }
 
 /// The part that an entry names; `None` if another version wrote it.

@@ -2,7 +2,7 @@
 
 mod conditions;
 
-use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode};
+use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, WorkloadKind};
 use asya_shared::inject::selector;
 use conditions::standalone_conditions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -66,11 +66,7 @@ pub(super) fn standalone_report(
     status.progressing_since = decision.progressing.then_some(Time(since));
     if let Some(workload) = workload {
         set_replicas(status, Counts::of(workload, scaling.hpa), &pods);
-        let kind = workload.kind;
-        let labels =
-            selector(&observed.key().name, kind).map(|(key, value)| format!("{key}={value}"));
-        status.selector = Some(labels.join(","));
-        status.workload_ref = Some(reference(observed, "apps/v1", kind.name()));
+        set_workload(status, observed, workload.kind);
     }
     let drift = set_drift(status, observed, outcome, now);
     let expects_scaling = status.scaling_mode == Some(ScalingMode::Keda);
@@ -92,6 +88,13 @@ pub(super) fn standalone_report(
         recheck_at: decision.recheck_at,
         events: drift.events,
     }
+}
+
+/// Writes the reference to the workload, and the selector of its pods.
+fn set_workload(status: &mut AsyncActorStatus, observed: &Observed, kind: WorkloadKind) {
+    let labels = selector(&observed.key().name, kind).map(|(key, value)| format!("{key}={value}"));
+    status.selector = Some(labels.join(","));
+    status.workload_ref = Some(reference(observed, "apps/v1", kind.name()));
 }
 
 /// Polls a workload that does not carry our labels yet, because no watch reports its deletion or that of its pods.

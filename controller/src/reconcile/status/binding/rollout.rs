@@ -44,16 +44,6 @@ pub(super) fn rollout_status(
     // An actor that got messages while it was unbound is active again, and may write again what it gave up.
     let previous = observed.previous.rollout.clone();
     let previous = previous.filter(|previous| previous.value != UNBIND_MARKER);
-    let rollout = observed.rollout();
-    let workload_specs_hash = rollout
-        .map(|rollout| rollout.workload_specs_hash.clone())
-        .unwrap_or_default();
-    let generation = observed.actor.generation;
-    let roll_value = || {
-        let hash = observed.desired_binding()?.injected_hash.as_deref();
-        let roll_now = observed.actor.annotations.roll_now;
-        if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
-    };
     match &outcome.rollout {
         RolloutOutcome::NotChecked => previous,
         RolloutOutcome::Waiting(_) => previous.map(|previous| RolloutStatus {
@@ -70,37 +60,57 @@ pub(super) fn rollout_status(
         | RolloutOutcome::Yielded
         | RolloutOutcome::Conflict(_) => None,
         RolloutOutcome::Halted(_) => Some(RolloutStatus {
-            value: roll_value()?,
+            value: roll_value(observed)?,
             halted: true,
-            generation,
-            workload_specs_hash,
+            generation: observed.actor.generation,
+            workload_specs_hash: workload_specs_hash(observed),
             ..previous.unwrap_or_default()
         }),
-        RolloutOutcome::Requested(method) => {
-            let value = roll_value()?;
-            let previous = previous.filter(|previous| previous.value == value);
-            let tries = previous.as_ref().map_or(0, |it| it.tries);
-            // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
-            let annotated = i32::from(*method == ReplacementMethod::Annotation);
-            let evicted = previous.filter(|_| *method == ReplacementMethod::Eviction);
-            let roll_now = observed.actor.annotations.roll_now;
-            let outdated = rollout.map(|rollout| rollout.pod_counts.replaceable(roll_now));
-            let replaced = outdated.zip(evicted);
-            let newest_pod = outdated.and_then(newest);
-            let now = to_the_second(now);
-            Some(RolloutStatus {
-                value,
-                since: Some(Time(now)),
-                newest_pod,
-                tries: tries.saturating_add(annotated),
-                pods: rollout.map(|rollout| rollout.pod_counts.pods.matched),
-                uninjected_replacements: replaced
-                    .map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
-                halted: false,
-                stalled: false,
-                generation,
-                workload_specs_hash,
-            })
-        }
+        RolloutOutcome::Requested(method) => after_request(observed, *method, previous, now),
     }
+}
+
+/// The state after this reconcile has requested a replacement.
+fn after_request(
+    observed: &Observed,
+    method: ReplacementMethod,
+    previous: Option<RolloutStatus>,
+    now: Timestamp,
+) -> Option<RolloutStatus> {
+    let value = roll_value(observed)?;
+    let previous = previous.filter(|previous| previous.value == value);
+    let tries = previous.as_ref().map_or(0, |it| it.tries);
+    // An eviction does not count as an attempt by annotation, which may still follow (SAFE-13).
+    let annotated = i32::from(method == ReplacementMethod::Annotation);
+    let evicted = previous.filter(|_| method == ReplacementMethod::Eviction);
+    let counts = observed.rollout().map(|rollout| &rollout.pod_counts);
+    let roll_now = observed.actor.annotations.roll_now;
+    let outdated = counts.map(|counts| counts.replaceable(roll_now));
+    let replaced = outdated.zip(evicted);
+    Some(RolloutStatus {
+        value,
+        since: Some(Time(to_the_second(now))),
+        newest_pod: outdated.and_then(newest),
+        tries: tries.saturating_add(annotated),
+        pods: counts.map(|counts| counts.pods.matched),
+        uninjected_replacements: replaced
+            .map_or(0, |(outdated, it)| consecutive_uninjected(outdated, &it)),
+        halted: false,
+        stalled: false,
+        generation: observed.actor.generation,
+        workload_specs_hash: workload_specs_hash(observed),
+    })
+}
+
+/// The hash that pods should carry after the rollout.
+fn roll_value(observed: &Observed) -> Option<String> {
+    let hash = observed.desired_binding()?.injected_hash.as_deref();
+    let roll_now = observed.actor.annotations.roll_now;
+    if roll_now { hash } else { actor_hash(hash) }.map(str::to_owned)
+}
+
+fn workload_specs_hash(observed: &Observed) -> String {
+    let rollout = observed.rollout();
+    let hash = rollout.map(|rollout| rollout.workload_specs_hash.clone());
+    hash.unwrap_or_default()
 }

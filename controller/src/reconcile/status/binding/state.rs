@@ -123,41 +123,10 @@ fn target_pods_decision(
     let ready = counted.ready;
     let total = counted.total;
     let desired = inputs.desired.unwrap_or(total);
-    let is_injected_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
-    let failure = pods.failure.as_ref().filter(|(problem, _)| {
-        let container = problem.container.as_deref();
-        container.is_some_and(is_injected_container)
-    });
-    if let Some((problem, pod)) = failure {
-        let lacks_pods = ready < desired;
-        let unready = || {
-            let text = summary::message(problem, pod);
-            ConditionValue::new(false, reason_of(problem.class), text)
-        };
-        return BindingStateDecision {
-            failure: lacks_pods.then(unready),
-            // A pod that fails makes no progress either.
-            progressing_since: clock(inputs, ready).filter(|_| lacks_pods),
-            ..if ready == 0 {
-                state_of(problem.class).into()
-            } else {
-                State::Degraded.into()
-            }
-        };
+    if let Some(decision) = failing_pods_decision(inputs, counted, pods) {
+        return decision;
     }
-    let blocks_injection = |injected: &&ConditionValue| {
-        injected.is_false()
-            && matches!(
-                injected.reason,
-                Reason::ProbeFailed
-                    | Reason::ProbeRejected
-                    | Reason::RolloutHalted
-                    | Reason::StrategyNotAllowed
-                    | Reason::SpecConflict
-                    | Reason::TargetURLUnknown
-            )
-    };
-    if inputs.injected.as_ref().is_some_and(blocks_injection) {
+    if inputs.injected.is_some_and(blocks_injection) {
         return if counted.pods.injected == 0 {
             State::WorkloadError.into()
         } else {
@@ -170,7 +139,7 @@ fn target_pods_decision(
     {
         return State::ScalingError.into();
     }
-    let injected = inputs.injected.as_ref().map(|it| it.reason);
+    let injected = inputs.injected.map(|it| it.reason);
     match () {
         () if total == 0 && desired == 0 && inputs.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
@@ -184,6 +153,50 @@ fn target_pods_decision(
         () if ready < desired => progressing(inputs, ready, State::ScalingUp, inputs.unready_limit),
         () => State::Running.into(),
     }
+}
+
+/// The row about pods whose runtime or sidecar fails; `None` if there are none.
+fn failing_pods_decision(
+    inputs: &BindingStateInputs<'_>,
+    counted: &TargetPodCounts,
+    pods: &Pods,
+) -> Option<BindingStateDecision> {
+    let (problem, pod) = pods.failure.as_ref()?;
+    let container = problem.container.as_deref()?;
+    if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&container) {
+        return None;
+    }
+    let ready = counted.ready;
+    let lacks_pods = ready < inputs.desired.unwrap_or(counted.total);
+    let unready = || {
+        let text = summary::message(problem, pod);
+        ConditionValue::new(false, reason_of(problem.class), text)
+    };
+    let state = if ready == 0 {
+        state_of(problem.class)
+    } else {
+        State::Degraded
+    };
+    Some(BindingStateDecision {
+        failure: lacks_pods.then(unready),
+        // A pod that fails makes no progress either.
+        progressing_since: clock(inputs, ready).filter(|_| lacks_pods),
+        ..state.into()
+    })
+}
+
+/// Whether pods will not get the sidecar until someone acts.
+fn blocks_injection(injected: &ConditionValue) -> bool {
+    injected.is_false()
+        && matches!(
+            injected.reason,
+            Reason::ProbeFailed
+                | Reason::ProbeRejected
+                | Reason::RolloutHalted
+                | Reason::StrategyNotAllowed
+                | Reason::SpecConflict
+                | Reason::TargetURLUnknown
+        )
 }
 
 /// A change in progress, ended by `limit` or by the progress limit of FW-26. A change of the spec or of the number of
