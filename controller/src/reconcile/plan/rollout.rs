@@ -172,6 +172,7 @@ fn check_conflict(
     }
 }
 
+/// Decides about a rollout that the annotation triggers.
 fn annotate(
     inputs: &RolloutInputs<'_>,
     previous: Option<&RolloutStatus>,
@@ -201,16 +202,8 @@ fn annotate(
     if let Some(wait) = wait_for_ready(inputs) {
         return wait;
     }
-    let tries = previous.map_or(0, |it| it.tries);
-    let is_recent = inputs
-        .elapsed(previous)
-        .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
-    if (tries >= 2 && is_recent) || tries >= MAX_ATTEMPTS {
-        return RolloutDecision::Halted(format!(
-            "no more pods are replaced: after annotation asya.sh/roll was written {tries} times, the target still has \
-             pods without the current sidecar; check the reasons in status.pods, then restart its pods yourself, or set \
-             spec.binding.rollout to OnRestart"
-        ));
+    if let Some(halted) = halt_without_effect(inputs, previous) {
+        return halted;
     }
     if let Some(budget) = inputs
         .blocking_pdb
@@ -232,6 +225,24 @@ fn annotate(
         inputs.desired_hash,
         values,
     )))
+}
+
+/// Halts if writing the annotation had no effect several times (ROLL-5).
+fn halt_without_effect(
+    inputs: &RolloutInputs<'_>,
+    previous: Option<&RolloutStatus>,
+) -> Option<RolloutDecision> {
+    let tries = previous.map_or(0, |it| it.tries);
+    let is_recent = inputs
+        .elapsed(previous)
+        .is_some_and(|elapsed| elapsed < RETRY_WINDOW);
+    ((tries >= 2 && is_recent) || tries >= MAX_ATTEMPTS).then(|| {
+        RolloutDecision::Halted(format!(
+            "no more pods are replaced: after annotation asya.sh/roll was written {tries} times, the target still has \
+             pods without the current sidecar; check the reasons in status.pods, then restart its pods yourself, or \
+             set spec.binding.rollout to OnRestart"
+        ))
+    })
 }
 
 /// Numbers a retry, because writing the same value again would change nothing.

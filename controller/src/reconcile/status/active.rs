@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::binding::binding_report;
 use super::common::{ModeReport, Report};
 use super::conditions::set_conditions;
-use super::drain::drain_report;
+use super::drain::{DrainReport, drain_report};
 use super::inventory::inventory;
 use super::queue::set_queues;
 use super::standalone::standalone_report;
@@ -67,18 +67,15 @@ pub(super) fn active_report(observed: &Observed, mode: ActiveMode<'_>, now: Time
     conditions.changes = changes.collect();
     status.status = Some(state);
     let drain = match &observed.drain {
-        Some(DrainState::Waiting(remaining)) => Some(drain_report(observed, remaining)),
-        _ => None,
+        Some(DrainState::Waiting(remaining)) => drain_report(observed, remaining),
+        _ => DrainReport::default(),
     };
-    let (overrides, drain_requeue, drain_event) = drain.map_or_else(Default::default, |drain| {
-        (drain.conditions, Some(drain.requeue), drain.event)
-    });
-    set_conditions(&mut status, observed, conditions, overrides, now);
+    set_conditions(&mut status, observed, conditions, drain.conditions, now);
     // A workload that was scaled to zero must be applied again once it may run.
     if mode.standalone().is_some_and(|it| it.stopped.is_some()) {
         status.ready_generation = None;
     }
-    if drain_requeue.is_some() {
+    if drain.requeue.is_some() {
         status.status = Some(State::Terminating);
     }
     let faults = [
@@ -93,11 +90,11 @@ pub(super) fn active_report(observed: &Observed, mode: ActiveMode<'_>, now: Time
             .chain(recheck.map(Requeue::After))
             .chain(outcome.queue.requeue())
             .chain(queues.requeue)
-            .chain(drain_requeue)
+            .chain(drain.requeue)
             .fold(requeue, Requeue::sooner),
         events: (queues.events.into_iter())
             .chain(events)
-            .chain(drain_event)
+            .chain(drain.event)
             .collect(),
         status,
     }

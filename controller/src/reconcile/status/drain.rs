@@ -17,10 +17,11 @@ use crate::telemetry::events::{EventReason, NewEvent};
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The report of an actor whose deletion waits until its queue is empty.
+/// What an actor reports whose deletion waits until its queue is empty; nothing for any other.
+#[derive(Default)]
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,
-    pub(super) requeue: Requeue,
+    pub(super) requeue: Option<Requeue>,
     pub(super) event: Option<NewEvent>,
 }
 
@@ -30,19 +31,21 @@ pub(super) fn drain_report(observed: &Observed, remaining: &RemainingQueues) -> 
         _ => (Reason::QueueNotEmpty, EventReason::QueueNotEmpty),
     };
     let text = text(observed, remaining);
-    let mut report = DrainReport {
-        conditions: Vec::new(),
-        requeue: Requeue::After(COUNT_INTERVAL),
-        event: (!is_reported(observed, reason)).then(|| NewEvent::new(event, &*text)),
-    };
+    let event = (!is_reported(observed, reason)).then(|| NewEvent::new(event, &*text));
+    let mut conditions = Vec::new();
+    let mut requeue = Requeue::After(COUNT_INTERVAL);
     if let Some(fault) = &remaining.fault {
         let condition = ConditionChange::Set(TRANSPORT_READY, fault.into());
-        report.conditions.push(condition);
-        report.requeue = report.requeue.sooner(fault.requeue);
+        conditions.push(condition);
+        requeue = requeue.sooner(fault.requeue);
     }
     let ready = ConditionChange::Set(READY, ConditionValue::new(false, reason, text));
-    report.conditions.push(ready);
-    report
+    conditions.push(ready);
+    DrainReport {
+        conditions,
+        requeue: Some(requeue),
+        event,
+    }
 }
 
 fn text(observed: &Observed, remaining: &RemainingQueues) -> String {

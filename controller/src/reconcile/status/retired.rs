@@ -23,35 +23,67 @@ pub(super) fn list(
     queue: Option<&QueueStatus>,
     checked: &RetiredQueues,
 ) -> RetiredReport {
-    let is_current = |known: &QueueStatus| {
-        queue.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
+    let inputs = Inputs {
+        observed,
+        queue,
+        checked,
+        retains_queues: observed.keeps_queues(),
     };
-    // The desired name in another account is another queue, even if that account is no longer configured.
-    let is_desired = |known: &KnownQueue| {
-        let moved = queue.is_some_and(|queue| has_different_address(queue, &known.queue));
-        known.permission == DeletePermission::SameAsDesired && !moved
-    };
-    let retains_queues = observed.keeps_queues();
     let mut report = RetiredReport::default();
-    for known in &observed.queues.retired {
-        if is_in(&checked.forgettable, &known.queue)
-            || is_current(&known.queue)
-            || is_desired(known)
-        {
-            continue;
-        }
-        match kept_because(known, retains_queues) {
-            None => report.queues.push(known.queue.clone()),
-            Some(reason) => report
-                .messages
-                .push(retirement_message(&known.queue, &reason)),
+    inputs.add_retired(&mut report);
+    inputs.add_replaced(&mut report);
+    inputs.add_maybe_created(&mut report);
+    report
+}
+
+struct Inputs<'a> {
+    observed: &'a Observed,
+    /// The queue that the actor uses now.
+    queue: Option<&'a QueueStatus>,
+    checked: &'a RetiredQueues,
+    retains_queues: bool,
+}
+
+impl Inputs<'_> {
+    fn is_current(&self, known: &QueueStatus) -> bool {
+        let current = self.queue;
+        current.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))
+    }
+
+    /// The desired name in another account is another queue, even if that account is no longer configured.
+    fn is_desired(&self, known: &KnownQueue) -> bool {
+        let moved = self
+            .queue
+            .is_some_and(|queue| has_different_address(queue, &known.queue));
+        known.permission == DeletePermission::SameAsDesired && !moved
+    }
+
+    /// Queues that were retired before.
+    fn add_retired(&self, report: &mut RetiredReport) {
+        let retired = self.observed.queues.retired.iter().filter(|known| {
+            !is_in(&self.checked.forgettable, &known.queue)
+                && !self.is_current(&known.queue)
+                && !self.is_desired(known)
+        });
+        for known in retired {
+            match kept_because(known, self.retains_queues) {
+                None => report.queues.push(known.queue.clone()),
+                Some(reason) => report
+                    .messages
+                    .push(retirement_message(&known.queue, &reason)),
+            }
         }
     }
-    let replaced = observed.queues.verified.as_ref();
-    let replaced =
-        replaced.filter(|replaced| !is_desired(replaced) && !is_current(&replaced.queue));
-    if let Some(replaced) = replaced.filter(|_| queue.is_some()) {
-        let reason = kept_because(replaced, retains_queues);
+
+    /// The queue verified last, if another one is verified now.
+    fn add_replaced(&self, report: &mut RetiredReport) {
+        let replaced = self.observed.queues.verified.as_ref().filter(|replaced| {
+            self.queue.is_some() && !self.is_desired(replaced) && !self.is_current(&replaced.queue)
+        });
+        let Some(replaced) = replaced else {
+            return;
+        };
+        let reason = kept_because(replaced, self.retains_queues);
         let outcome = reason.as_deref().unwrap_or(DELETED_WHEN_EMPTY);
         report
             .messages
@@ -63,22 +95,30 @@ pub(super) fn list(
             });
         }
     }
-    let possible = observed.queues.maybe_created.iter();
-    let possible = possible.filter(|it| !is_in(&checked.forgettable, it) && !is_current(it));
-    let of_current_spec =
-        |queue: &QueueStatus| queue.verified_generation == Some(observed.actor.generation);
-    for known in possible.filter(|_| !retains_queues) {
-        let confirmed = is_in(&checked.confirmed, known);
-        // A new process looks it up again in any case until the queue is verified for the current spec.
-        let is_needed = known.unconfirmed || queue.is_some_and(of_current_spec);
-        if confirmed || is_needed {
-            report.queues.push(QueueStatus {
-                unconfirmed: !confirmed,
-                ..known.clone()
-            });
+
+    /// Queues that an earlier process may have created.
+    fn add_maybe_created(&self, report: &mut RetiredReport) {
+        if self.retains_queues {
+            return;
+        }
+        let generation = Some(self.observed.actor.generation);
+        let is_verified = self
+            .queue
+            .is_some_and(|queue| queue.verified_generation == generation);
+        let possible = self.observed.queues.maybe_created.iter();
+        let possible =
+            possible.filter(|it| !is_in(&self.checked.forgettable, it) && !self.is_current(it));
+        for known in possible {
+            let confirmed = is_in(&self.checked.confirmed, known);
+            // A new process looks it up again in any case until the queue is verified for the current spec.
+            if confirmed || known.unconfirmed || is_verified {
+                report.queues.push(QueueStatus {
+                    unconfirmed: !confirmed,
+                    ..known.clone()
+                });
+            }
         }
     }
-    report
 }
 
 fn is_in(queues: &[QueueStatus], queue: &QueueStatus) -> bool {
