@@ -13,7 +13,6 @@ use super::rollout::{self, RolloutQuery};
 use super::shared_target;
 use super::target_faults::{already_bound_fault, forbidden_fault, kind_fault, unindexed_fault};
 use super::unbinding::{self, Ending};
-use crate::binding::unenforced_required::Enforcement;
 use crate::binding::{TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
@@ -25,6 +24,7 @@ use crate::reconcile::model::binding::{
     ResourceNames, TargetScaling,
 };
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods, actor_hash};
+use crate::reconcile::model::template_handoff::TemplateHandoff;
 use crate::record::{ActorRecord, ScaleTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
@@ -79,13 +79,17 @@ struct Observer<'a> {
 impl Observer<'_> {
     async fn observe(&self) -> Result<ObservedBinding, Error> {
         let target = match &self.bound.namespace_fault {
-            Some(fault) => Some(Err(fault.clone())),
+            Some(fault) => TargetResolution::Refused(fault.clone()),
             None => resolve_target(self.context, self.actor).await?,
         };
         Ok(match target {
-            None => ObservedBinding::Unknown,
-            Some(Err(fault)) => ObservedBinding::Refused(Box::new(self.refused(fault).await?)),
-            Some(Ok(target)) => ObservedBinding::Resolved(Box::new(self.resolved(target).await?)),
+            TargetResolution::NotSynced => ObservedBinding::Unknown,
+            TargetResolution::Refused(fault) => {
+                ObservedBinding::Refused(Box::new(self.refused(fault).await?))
+            }
+            TargetResolution::Resolved(target) => {
+                ObservedBinding::Resolved(Box::new(self.resolved(*target).await?))
+            }
         })
     }
 
@@ -118,13 +122,7 @@ impl Observer<'_> {
         };
         Ok(RefusedBinding {
             fault,
-            injection: ObservedInjection {
-                pods,
-                template_handoff,
-                enforcement: self.enforcement(),
-                probe,
-                limits,
-            },
+            injection: self.injection(pods, probe, limits, template_handoff),
         })
     }
 
@@ -163,13 +161,7 @@ impl Observer<'_> {
             None
         };
         Ok(ResolvedBinding {
-            injection: ObservedInjection {
-                pods,
-                template_handoff,
-                enforcement: self.enforcement(),
-                probe,
-                limits,
-            },
+            injection: self.injection(pods, probe, limits, template_handoff),
             template_actor,
             rollout,
             scaling: target_scaling(self.actor, self.previous, self.desired, &target),
@@ -182,11 +174,21 @@ impl Observer<'_> {
         constraints.limits(&self.actor.metadata.key.namespace)
     }
 
-    fn enforcement(&self) -> Enforcement {
-        let bindings = &self.context.bindings;
-        bindings
-            .unenforced_required
-            .enforcement(&self.actor.metadata.key)
+    fn injection(
+        &self,
+        pods: Option<TargetPods>,
+        probe: Option<ObservedProbe>,
+        limits: Option<ResourceNames>,
+        template_handoff: Option<TemplateHandoff>,
+    ) -> ObservedInjection {
+        let unenforced = &self.context.bindings.unenforced_required;
+        ObservedInjection {
+            pods,
+            template_handoff,
+            enforcement: unenforced.enforcement(&self.actor.metadata.key),
+            probe,
+            limits,
+        }
     }
 
     fn count(&self, pods: Option<&TargetPods>) -> Option<TargetPodCounts> {
@@ -285,54 +287,64 @@ pub fn target_scaling(
     }))
 }
 
-/// Resolves the target; `None` while that is not possible yet.
-async fn resolve_target(
-    context: &Context,
-    actor: &ActorRecord,
-) -> Result<Option<Result<Resolved, Fault>>, Error> {
+/// Result of resolving a target.
+enum TargetResolution {
+    /// Not possible yet.
+    NotSynced,
+    Refused(Fault),
+    Resolved(Box<Resolved>),
+}
+
+async fn resolve_target(context: &Context, actor: &ActorRecord) -> Result<TargetResolution, Error> {
     let key = &actor.metadata.key;
     let bindings = &context.bindings;
     let Some(target) = bindings.target_of(key) else {
-        return Ok(Some(Err(unindexed_fault())));
+        return Ok(TargetResolution::Refused(unindexed_fault()));
     };
     let state = bindings.read_target(&context.client, &target);
     let snapshot = match state.await.map_err(Error::Api)? {
-        TargetState::NotSynced => return Ok(None),
+        TargetState::NotSynced => return Ok(TargetResolution::NotSynced),
         TargetState::Present(snapshot) => Some(snapshot),
         TargetState::KindUnavailable(availability) => {
-            return Ok(Some(Err(kind_fault(&target, &availability))));
+            let fault = kind_fault(&target, &availability);
+            return Ok(TargetResolution::Refused(fault));
         }
         TargetState::NotFound => None,
     };
     let chain = snapshot.as_ref().map(|snapshot| chain(snapshot));
     bindings.register_target(key, chain.unwrap_or_default());
     if let Some(recipient) = bindings.older_binding(key) {
-        return Ok(Some(Err(already_bound_fault(&target, &recipient.name))));
+        let fault = already_bound_fault(&target, &recipient.name);
+        return Ok(TargetResolution::Refused(fault));
     }
-    let Some(snapshot) = snapshot else {
-        return Ok(Some(Err(Fault::until_change(
+    Ok(match snapshot {
+        Some(snapshot) => resolution_of(&snapshot),
+        None => TargetResolution::Refused(Fault::until_change(
             Reason::TargetNotFound,
             format!(
                 "spec.workloadRef: {} {} does not exist; the actor binds to it once it is created",
                 target.kind.group_kind().kind,
                 target.key.name
             ),
-        ))));
-    };
-    Ok(Some(
-        match (&snapshot.resolution, &snapshot.forbidden_kind) {
-            (Resolution::Found(resolved), _) => Ok(Resolved {
-                target: Target::clone(resolved),
-                replicas: snapshot.replicas,
-                spec_hash: snapshot.spec_hash.clone(),
-                owned_template_fields: snapshot.owned_template_fields.clone(),
-            }),
-            (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden_fault(kind, rule)),
-            (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
-                Err(Fault::from(finding.clone()))
-            }
-        },
-    ))
+        )),
+    })
+}
+
+fn resolution_of(snapshot: &TargetSnapshot) -> TargetResolution {
+    match (&snapshot.resolution, &snapshot.forbidden_kind) {
+        (Resolution::Found(target), _) => TargetResolution::Resolved(Box::new(Resolved {
+            target: Target::clone(target),
+            replicas: snapshot.replicas,
+            spec_hash: snapshot.spec_hash.clone(),
+            owned_template_fields: snapshot.owned_template_fields.clone(),
+        })),
+        (Resolution::Waiting(_), Some((kind, rule))) => {
+            TargetResolution::Refused(forbidden_fault(kind, rule))
+        }
+        (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
+            TargetResolution::Refused(Fault::from(finding.clone()))
+        }
+    }
 }
 
 /// UIDs from the target down to its workloads.
