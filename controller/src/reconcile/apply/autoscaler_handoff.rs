@@ -9,7 +9,7 @@ use super::contention::{self, FieldWrite};
 use super::foreign_fields::{apply, apply_body, read_body};
 use crate::context::Context;
 use crate::fault::{Error, OwnedField, StepError};
-use crate::reconcile::model::outcome::BindingOutcome;
+use crate::reconcile::model::outcome::{BindingOutcome, HandoffChange};
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
 use crate::reconcile::plan::contested_fields::ContestedFields;
@@ -26,8 +26,8 @@ pub(super) async fn write_handoff(
     outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let field = &fields.handoff;
-    let written = match (step.value_to_write(), field.owner()) {
-        (Some(handoff), Some(owner)) => write(context, namespace, owner, handoff, outcome).await?,
+    let written = match (step.change(), field.owner()) {
+        (Some(change), Some(owner)) => write(context, namespace, owner, change, outcome).await?,
         _ => FieldWrite::Skipped,
     };
     match (step, written) {
@@ -45,17 +45,17 @@ async fn write(
     context: &Context,
     namespace: &str,
     owner: &ObjectRef,
-    handoff: bool,
+    change: HandoffChange,
     outcome: &mut BindingOutcome,
 ) -> Result<FieldWrite, Error> {
     let written = match after_rollout(&outcome.rollout) {
         HandoffWrite::WithRollout => Ok(None),
-        HandoffWrite::Separately => apply_handoff(context, namespace, owner, handoff).await,
+        HandoffWrite::Separately => apply_handoff(context, namespace, owner, change).await,
         HandoffWrite::Skipped => return Ok(FieldWrite::Skipped),
     };
     match written {
         Ok(None) => {
-            outcome.contention.handoff_set = Some(handoff);
+            outcome.contention.handoff = Some(change);
             Ok(FieldWrite::Written)
         }
         Ok(Some(conflict)) => Ok(FieldWrite::Conflict(conflict)),
@@ -75,13 +75,14 @@ async fn apply_handoff(
     context: &Context,
     namespace: &str,
     owner: &ObjectRef,
-    handoff: bool,
+    change: HandoffChange,
 ) -> Result<Option<OwnedField>, StepError> {
     let Some(existing) = read_body(context, namespace, owner).await? else {
         return Ok(None);
     };
     let roll = TargetObject::from_body(owner, &existing, Some(&ANNOTATIONS)).roll_value;
-    let body = apply_body(owner, &ANNOTATIONS, roll.as_deref(), handoff);
+    let sets = change == HandoffChange::Set;
+    let body = apply_body(owner, &ANNOTATIONS, roll.as_deref(), sets);
     let applied = apply(context, namespace, owner, manager::OWNER, &body).await;
     let conflict = applied
         .err()

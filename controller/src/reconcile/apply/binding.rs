@@ -48,7 +48,7 @@ pub(super) async fn apply_binding(
     }
     if rolls_out(common.leaves_objects_alone, &outcome) {
         let handoff = target.handoff.as_ref();
-        let handoff = handoff.and_then(HandoffStep::value_to_write);
+        let handoff = handoff.and_then(HandoffStep::change);
         probe_and_roll_out(
             context,
             actor,

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::fault::{Error, Reason, StepError};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
-use crate::reconcile::model::outcome::RolloutOutcome;
+use crate::reconcile::model::outcome::{HandoffChange, RolloutOutcome};
 use crate::reconcile::plan::rollout::params::{annotated_objects, manager_of};
 use crate::record::Key;
 
@@ -26,8 +26,8 @@ const EXTERNAL: &str = "external";
 pub(super) struct TargetAnnotations<'a> {
     /// Value of the annotation that triggers a rollout.
     pub roll_value: Option<&'a str>,
-    /// Whether to set the autoscaler handoff annotation; `None` keeps the current state.
-    pub handoff: Option<bool>,
+    /// What to do about the autoscaler handoff annotation; `None` keeps the current state.
+    pub handoff: Option<HandoffChange>,
     /// The object that carries the handoff annotation, if there is one.
     pub handoff_object: Option<&'a ObjectRef>,
 }
@@ -40,11 +40,14 @@ pub(super) async fn should_hand_off(
     object: &ObjectRef,
     annotations: TargetAnnotations<'_>,
 ) -> Result<bool, Error> {
-    if annotations.handoff.is_some() || annotations.handoff_object != Some(object) {
-        return Ok(annotations.handoff.unwrap_or(false));
+    match annotations.handoff {
+        Some(change) => Ok(change == HandoffChange::Set),
+        None if annotations.handoff_object == Some(object) => {
+            let body = read_body(context, namespace, object).await?;
+            Ok(body.is_some_and(|body| is_handed_off(&body)))
+        }
+        None => Ok(false),
     }
-    let body = read_body(context, namespace, object).await?;
-    Ok(body.is_some_and(|body| is_handed_off(&body)))
 }
 
 /// Writes or gives up our annotations. Returns what prevented that, if anything.

@@ -9,7 +9,9 @@ use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar, ProbeFailure
 use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::outcome::{BindingOutcome, ProbeOutcome, ProbeState, RolloutOutcome};
+use crate::reconcile::model::outcome::{
+    BindingOutcome, HandoffChange, ProbeOutcome, ProbeState, RolloutOutcome,
+};
 use crate::reconcile::plan::probe::{
     FailedProbe, PlannedProbe, ProbeParams, ProbeStep, StepCheck, StepReadiness,
 };
@@ -32,7 +34,7 @@ pub(super) async fn probe_and_roll_out(
     actor: &ActorRecord,
     planned_probe: PlannedProbe,
     rollout: Option<PlannedRollout>,
-    handoff: Option<bool>,
+    handoff: Option<HandoffChange>,
     outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let key = &actor.metadata.key;

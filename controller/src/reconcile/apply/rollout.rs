@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::contention::field_manager::PathElement;
 use crate::reconcile::contention::history::FieldConflict;
-use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{HandoffChange, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::plan::rollout::inputs::{AnnotationConflict, RolloutAction, RolloutDecision};
 use crate::reconcile::plan::rollout::params::{RolloutParams, SlotChange, annotated_objects};
 use crate::record::{ActorRecord, Key};
@@ -24,7 +24,7 @@ pub(super) async fn roll_out(
     actor: &ActorRecord,
     decision: RolloutDecision,
     params: RolloutParams,
-    handoff: Option<bool>,
+    handoff: Option<HandoffChange>,
 ) -> Result<RolloutOutcome, Error> {
     let key = &actor.metadata.key;
     if let Some(change) = params.slot {

@@ -9,7 +9,7 @@ use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::contention::SpecRevision;
-use crate::reconcile::model::outcome::{AWAITS_SLOT, Outcome, RolloutOutcome};
+use crate::reconcile::model::outcome::{AWAITS_SLOT, HandoffChange, Outcome, RolloutOutcome};
 use crate::reconcile::model::rollout::UNBIND_MARKER;
 use crate::reconcile::plan::unbind::{UnbindParams, UnbindStep};
 use crate::record::{ActorRecord, Key};
@@ -100,7 +100,7 @@ async fn give_up(
     };
     let annotations = TargetAnnotations {
         roll_value: value,
-        handoff: Some(false),
+        handoff: Some(HandoffChange::Remove),
         handoff_object: None,
     };
     write_annotations(

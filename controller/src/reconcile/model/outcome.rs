@@ -280,8 +280,15 @@ pub struct ContentionOutcome {
     pub field_events: Vec<(ContestedPart, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
-    /// Whether the autoscaler handoff annotation was set (`true`) or removed (`false`) on the target's owner (SO-5).
-    pub handoff_set: Option<bool>,
+    /// What this reconcile wrote to the autoscaler handoff annotation.
+    pub handoff: Option<HandoffChange>,
+}
+
+/// A change of the autoscaler handoff annotation on the target's owner (SO-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoffChange {
+    Set,
+    Remove,
 }
 
 impl ContentionOutcome {

@@ -15,7 +15,7 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::RolloutOutcome;
+use crate::reconcile::model::outcome::{HandoffChange, RolloutOutcome};
 use crate::record::HpaRecord;
 
 /// The step for the handoff annotation.
@@ -27,12 +27,12 @@ pub enum HandoffStep {
 }
 
 impl HandoffStep {
-    /// `true` sets the annotation, `false` removes it, `None` leaves it as it is.
-    pub fn value_to_write(&self) -> Option<bool> {
+    /// What to write; `None` leaves the annotation as it is.
+    pub fn change(&self) -> Option<HandoffChange> {
         match self {
-            Self::Set(FieldDecision::Write) => Some(true),
+            Self::Set(FieldDecision::Write) => Some(HandoffChange::Set),
             Self::Set(_) => None,
-            Self::Remove => Some(false),
+            Self::Remove => Some(HandoffChange::Remove),
         }
     }
 }

@@ -59,7 +59,7 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     )
     .await
     .unwrap();
-    assert_eq!(outcome.contention.handoff_set, None);
+    assert_eq!(outcome.contention.handoff, None);
 
     let outcome = Outcome::Active(outcome.into());
     let report = status::build(&observed, &outcome, Timestamp::now()).unwrap();

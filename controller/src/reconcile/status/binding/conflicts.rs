@@ -11,7 +11,7 @@ use crate::reconcile::contention::history::{self, FieldEvent, part_of};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    BindingOutcome, ReplacementMethod, RolloutOutcome, TemplateOutcome,
+    BindingOutcome, HandoffChange, ReplacementMethod, RolloutOutcome, TemplateOutcome,
 };
 use crate::telemetry::events::{EventReason, NewEvent};
 
@@ -38,8 +38,9 @@ pub(super) fn set_binding_conflicts(
         _ => observed.previous.template.clone(),
     };
     let previous_handoff = previous_handoff(observed);
-    status.handoff_uid = match (outcome.contention.handoff_set, uid) {
-        (Some(is_set), uid) => uid.filter(|_| is_set).map(str::to_owned),
+    status.handoff_uid = match (outcome.contention.handoff, uid) {
+        (Some(HandoffChange::Set), uid) => uid.map(str::to_owned),
+        (Some(HandoffChange::Remove), _) => None,
         (None, Some(uid)) => previous_handoff.filter(|handoff| handoff == uid),
         (None, None) => previous_handoff,
     };

@@ -15,8 +15,8 @@ use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
-    BindingOutcome, CommonOutcome, ProbeOutcome, QueueState, RolloutOutcome, ScalingOutcome,
-    TemplateOutcome,
+    BindingOutcome, CommonOutcome, HandoffChange, ProbeOutcome, QueueState, RolloutOutcome,
+    ScalingOutcome, TemplateOutcome,
 };
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::plan::template::write;
@@ -396,21 +396,24 @@ fn actor_that_may_not_bind_reports_no_conflict() {
 /// CONF-3, SO-5
 #[test]
 fn handoff_is_remembered_while_the_queue_scales_the_target() {
-    let handoff_after = |scaling: bool, previous: Option<&str>, now: Option<bool>| {
+    let handoff_after = |scaling: bool, previous: Option<&str>, now: Option<HandoffChange>| {
         let previous = AsyncActorStatus {
             handoff_uid: previous.map(str::to_owned),
             ..AsyncActorStatus::default()
         };
         let mut inputs = bound(&json!({"scaling": {"enabled": scaling}}), &previous);
         inputs.0.binding = Some(observed_target());
-        inputs.2.contention.handoff_set = now;
+        inputs.2.contention.handoff = now;
         status_of(&inputs).handoff_uid
     };
     let web = Some("web-uid".to_owned());
-    assert_eq!(handoff_after(true, None, Some(true)), web);
+    assert_eq!(handoff_after(true, None, Some(HandoffChange::Set)), web);
     assert_eq!(handoff_after(true, Some("web-uid"), None), web);
     assert_eq!(handoff_after(true, Some("previous-uid"), None), None);
-    assert_eq!(handoff_after(true, Some("web-uid"), Some(false)), None);
+    assert_eq!(
+        handoff_after(true, Some("web-uid"), Some(HandoffChange::Remove)),
+        None
+    );
     assert_eq!(handoff_after(false, Some("web-uid"), None), None);
 }
 
