@@ -12,7 +12,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::fault::{Error, OwnedField};
@@ -51,11 +51,11 @@ pub(super) async fn record(
     outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
     let name = &*fields.scaled_object_key.name;
-    let conflict = |(path, manager): ContestedPath| {
+    let conflict = |changed: ChangedField| {
         FieldEvent::Conflict(FieldConflict {
-            field: path,
+            field: changed.path,
             object: field.object(name),
-            manager,
+            manager: changed.manager,
             revision: fields.revision.clone(),
             yields: false,
         })
@@ -69,7 +69,8 @@ pub(super) async fn record(
         (FieldDecision::Write, FieldWrite::Skipped) => None,
         (FieldDecision::Write, FieldWrite::Written) => Some(FieldEvent::Written),
         (FieldDecision::Write, FieldWrite::Conflict(owned)) => {
-            Some(conflict((owned.field, Some(owned.manager))))
+            let (path, manager) = (owned.field, Some(owned.manager));
+            Some(conflict(ChangedField { path, manager }))
         }
         (FieldDecision::RecordConflict, _) => {
             let found = find_conflict(context, &fields.scaled_object_key, field).await?;
@@ -124,55 +125,93 @@ pub(super) async fn record_scaling(
     Ok(())
 }
 
-/// The path of a field, and the manager that changed or owns it.
-type ContestedPath = (String, Option<String>);
+/// A field that another manager changed or owns.
+pub(super) struct ChangedField {
+    /// As shown to users.
+    pub(super) path: String,
+    /// `None` if it is not known.
+    pub(super) manager: Option<String>,
+}
 
 /// Identifies the field and the manager that changed it; `None` if no write counts as a conflict.
 pub(super) async fn find_conflict(
     context: &Context,
     scaled_object: &Key,
     field: &ContestedField,
-) -> Result<Option<ContestedPath>, Error> {
-    let namespace = &scaled_object.namespace;
+) -> Result<Option<ChangedField>, Error> {
     match field {
         ContestedField::ScaledObject(desired) => {
-            let unknown = || ("spec".to_owned(), None);
-            let Some(desired) = desired else {
-                return Ok(Some(unknown()));
-            };
-            let existing = read_metadata(context, &scaled_objects(), scaled_object).await?;
-            let changed = existing.and_then(|existing| {
-                let entries = existing.managed_fields.as_deref().unwrap_or_default();
-                let path = first_unowned_field(entries, ScaledObjectRecord::MANAGER, desired)?;
-                Some((PathElement::text(&path), describe_manager(&existing, &path)))
-            });
-            Ok(Some(changed.unwrap_or_else(unknown)))
+            let changed = changed_scaled_object_field(context, scaled_object, desired.as_ref());
+            changed.await.map(Some)
         }
         ContestedField::Autoscaler(owner) => {
             let path = PathElement::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
-            let manager = read_manager(context, namespace, owner, &path).await?;
-            Ok(Some((PathElement::text(&path), manager)))
+            let manager = read_manager(context, &scaled_object.namespace, owner, &path).await?;
+            Ok(Some(ChangedField {
+                path: PathElement::text(&path),
+                manager,
+            }))
         }
         ContestedField::Replicas(workload) => {
-            let Some(resource) = context.bindings.resource_of(workload) else {
-                return Ok(None);
-            };
-            let key = Key::new(namespace, &workload.name);
-            let existing = read_metadata(context, &resource, &key).await?;
-            let Some((existing, writer)) = existing.and_then(|existing| {
-                let writer = replicas::other_field_manager(&existing)?;
-                Some((existing, writer))
-            }) else {
-                return Ok(None);
-            };
-            let scaling = read_metadata(context, &scaled_objects(), scaled_object).await?;
-            if replicas::predate_scaling(&existing, scaling.as_ref())
-                || !still_differ(context, scaled_object, workload).await?
-            {
-                return Ok(None);
-            }
-            let path = PathElement::text(&PathElement::path(&REPLICAS));
-            Ok(Some((path, Some(writer))))
+            changed_replicas(context, scaled_object, workload).await
+        }
+    }
+}
+
+async fn changed_scaled_object_field(
+    context: &Context,
+    scaled_object: &Key,
+    desired: Option<&Value>,
+) -> Result<ChangedField, Error> {
+    let unknown = || ChangedField {
+        path: "spec".to_owned(),
+        manager: None,
+    };
+    let Some(desired) = desired else {
+        return Ok(unknown());
+    };
+    let existing = read_metadata(context, &scaled_objects(), scaled_object).await?;
+    let changed = existing.and_then(|existing| {
+        let entries = existing.managed_fields.as_deref().unwrap_or_default();
+        let path = first_unowned_field(entries, ScaledObjectRecord::MANAGER, desired)?;
+        Some(ChangedField::in_object(&existing, &path))
+    });
+    Ok(changed.unwrap_or_else(unknown))
+}
+
+/// Finds the manager of replicas that neither we nor KEDA set; `None` if nothing shows that there is one.
+async fn changed_replicas(
+    context: &Context,
+    scaled_object: &Key,
+    workload: &ObjectRef,
+) -> Result<Option<ChangedField>, Error> {
+    let Some(resource) = context.bindings.resource_of(workload) else {
+        return Ok(None);
+    };
+    let key = Key::new(&scaled_object.namespace, &workload.name);
+    let Some(existing) = read_metadata(context, &resource, &key).await? else {
+        return Ok(None);
+    };
+    let Some(manager) = replicas::other_field_manager(&existing) else {
+        return Ok(None);
+    };
+    let scaling = read_metadata(context, &scaled_objects(), scaled_object).await?;
+    if replicas::predate_scaling(&existing, scaling.as_ref())
+        || !still_differ(context, scaled_object, workload).await?
+    {
+        return Ok(None);
+    }
+    Ok(Some(ChangedField {
+        path: PathElement::text(&PathElement::path(&REPLICAS)),
+        manager: Some(manager),
+    }))
+}
+
+impl ChangedField {
+    fn in_object(metadata: &ObjectMeta, path: &[PathElement]) -> Self {
+        Self {
+            path: PathElement::text(path),
+            manager: describe_manager(metadata, path),
         }
     }
 }
@@ -232,8 +271,11 @@ pub(super) async fn first_changed_field(
     context: &Context,
     namespace: &str,
     workload: &ObjectRef,
-) -> Result<(String, Option<String>), Error> {
-    let unknown = || (TEMPLATE.join("."), None);
+) -> Result<ChangedField, Error> {
+    let unknown = || ChangedField {
+        path: TEMPLATE.join("."),
+        manager: None,
+    };
     let key = Key::new(namespace, &workload.name);
     let Some(resource) = context.bindings.resource_of(workload) else {
         return Ok(unknown());
@@ -243,9 +285,7 @@ pub(super) async fn first_changed_field(
     };
     let entries = existing.managed_fields.as_deref().unwrap_or_default();
     let path = first_unowned(entries, manager::TEMPLATE, owned_paths());
-    Ok(path.map_or_else(unknown, |path| {
-        (PathElement::text(&path), describe_manager(&existing, &path))
-    }))
+    Ok(path.map_or_else(unknown, |path| ChangedField::in_object(&existing, &path)))
 }
 
 fn owned_paths() -> Vec<Vec<PathElement>> {

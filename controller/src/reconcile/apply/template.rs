@@ -12,7 +12,7 @@ use asya_shared::names::manager;
 use serde_json::Value;
 use tracing::debug;
 
-use super::contention::first_changed_field;
+use super::contention::{ChangedField, first_changed_field};
 use super::foreign_fields::{give_up_template, minimal_body};
 use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar};
 use crate::cluster::foreign::{ApplyError, ForeignApply};
@@ -35,9 +35,9 @@ pub(super) async fn template(
     match (plan, params) {
         (TemplateStep::Apply, Some(params)) => write(context, actor, params).await,
         (TemplateStep::RecordConflict, Some(params)) => {
-            let (field, manager) =
-                first_changed_field(context, &actor.namespace, &params.workload).await?;
-            Ok(params.field_conflict(field, manager))
+            let changed = first_changed_field(context, &actor.namespace, &params.workload);
+            let ChangedField { path, manager } = changed.await?;
+            Ok(params.field_conflict(path, manager))
         }
         (TemplateStep::Apply | TemplateStep::RecordConflict, None) => {
             Ok(TemplateOutcome::NotChecked)

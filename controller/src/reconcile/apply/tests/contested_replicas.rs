@@ -61,7 +61,7 @@ async fn replicas_are_contested_only_if_they_differ_at_the_api_server() {
             uid: None,
         });
         let found = find_conflict(&context, &Key::new("ns", "a"), &field).await;
-        let writer = found.unwrap().and_then(|(_, writer)| writer);
+        let writer = found.unwrap().and_then(|it| it.manager);
         let writer = writer.as_deref().and_then(|it| it.split(' ').next());
         assert_eq!(writer, expected);
     }
