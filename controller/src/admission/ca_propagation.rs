@@ -67,7 +67,8 @@ mod tests {
     /// ADM-26
     #[tokio::test(start_paused = true)]
     async fn second_ca_is_published_once_every_api_server_had_time_to_observe_it() {
-        let (mut propagation, start) = (CaPropagation::default(), Instant::now());
+        let mut propagation = CaPropagation::default();
+        let start = Instant::now();
         // Seconds since the start, the CAs in every bundle, the published CAs.
         let rows = [
             (0, "", ""),

@@ -60,7 +60,8 @@ mod tests {
     /// an hour.
     #[tokio::test(start_paused = true)]
     async fn repeated_reverts_slow_down_to_one_write_in_five_minutes() {
-        let (mut backoff, start) = (RestoreBackoff::default(), Instant::now());
+        let mut backoff = RestoreBackoff::default();
+        let start = Instant::now();
         let mut writes = Vec::new();
         let mut now = start;
         // Without a delay this hour would never end.
@@ -85,7 +86,8 @@ mod tests {
     /// CFG-9
     #[tokio::test(start_paused = true)]
     async fn occasional_edits_are_reverted_at_once() {
-        let (mut backoff, mut now) = (RestoreBackoff::default(), Instant::now());
+        let mut backoff = RestoreBackoff::default();
+        let mut now = Instant::now();
         for _ in 0..50 {
             assert_eq!(backoff.not_before("injector", now), None);
             backoff.record_restore("injector", now);

@@ -250,7 +250,8 @@ mod tests {
             client,
             operator,
         };
-        let (started, mut delays) = (Instant::now(), delays.iter());
+        let started = Instant::now();
+        let mut delays = delays.iter();
         let stop_requested = async || match delays.next() {
             Some(delay) => sleep(Duration::from_secs(*delay)).await,
             None => pending().await,

@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn bindings_are_remembered_for_ten_minutes() {
         let deleted = DeletedBindings::default();
-        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let a = Key::new("ns", "a");
+        let b = Key::new("ns", "b");
         let at = |seconds| Timestamp::UNIX_EPOCH + Duration::from_secs(seconds);
         let binding = |deleted_at| DeletedBinding {
             actor_uid: "1".into(),

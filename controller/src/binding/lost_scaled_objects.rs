@@ -49,7 +49,8 @@ mod tests {
     /// SO-6
     #[tokio::test(start_paused = true)]
     async fn the_time_starts_when_the_scaled_object_is_first_missing() {
-        let (lost, actor) = (LostScaledObjects::default(), Key::new("ns", "a"));
+        let lost = LostScaledObjects::default();
+        let actor = Key::new("ns", "a");
         let second = Duration::from_secs(1);
         assert_eq!(lost.lost_for(&actor), Duration::ZERO);
         lost.record(&actor, true);

@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn slot_expires_and_is_released_when_an_eviction_is_rejected() {
         let slots = RolloutSlots::new(1);
-        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let a = Key::new("ns", "a");
+        let b = Key::new("ns", "b");
         let available = |now| [&a, &b].map(|actor| slots.can_acquire(actor, at(now)));
         assert_eq!(available(0), [true, true]);
         slots.acquire(&a, at(10));

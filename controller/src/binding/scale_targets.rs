@@ -57,7 +57,8 @@ mod tests {
     /// SO-3
     #[test]
     fn actors_are_looked_up_by_the_name_of_the_object_they_scale() {
-        let (targets, actor) = (ScaleTargets::default(), Key::new("ns", "a"));
+        let targets = ScaleTargets::default();
+        let actor = Key::new("ns", "a");
         let is_scaled = |name| targets.actors_of(&Key::new("ns", name)).contains(&actor);
         targets.set(&actor, Some("web"));
         targets.set(&Key::new("other", "b"), Some("web"));

@@ -242,9 +242,12 @@ fn pod_enqueues_only_the_actor_that_binds_its_target() {
 /// The first actor was deleted with `asya.sh/skip-unbind`, or its label was copied (SAFE-18).
 #[test]
 fn target_pod_labelled_for_another_actor_enqueues_both() {
-    let (bindings, store) = (Arc::new(Bindings::default()), Arc::default());
+    let bindings = Arc::new(Bindings::default());
+    let store = Arc::default();
     let pods = LabelledPods::new(&store, &bindings);
-    let (a, b, scope) = (key("a"), key("b"), None);
+    let a = key("a");
+    let b = key("b");
+    let scope = None;
     bind(&bindings, &b, "web", EARLY);
     let expected = asya_shared::resolve::resolver("apps", "Deployment").unresolved_pods("web");
     bindings.set_pod_match(&b, &expected);
@@ -301,7 +304,8 @@ fn pod_watch_excludes_labelled_and_finished_pods() {
 
 /// API server with Deployment `web` that counts reads of it.
 fn server(reads: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
-    let (reads, version) = (Arc::clone(reads), Arc::clone(version));
+    let reads = Arc::clone(reads);
+    let version = Arc::clone(version);
     let service = tower::service_fn(move |request: Request<Body>| {
         let path = request.uri().path().to_owned();
         let of_web = || {
@@ -338,7 +342,8 @@ fn server(reads: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client
 /// BIND-40, BIND-41, BIND-60, BIND-61
 #[tokio::test]
 async fn target_is_read_once_per_observed_change() {
-    let (reads, version) = (Arc::default(), Arc::new(Mutex::new(None)));
+    let reads = Arc::default();
+    let version = Arc::new(Mutex::new(None));
     let client = server(&reads, &version);
     let bindings = Arc::new(Bindings::default());
     bind(&bindings, &key("a"), "web", EARLY);

@@ -75,7 +75,8 @@ fn owner_role(uid: &str) -> OwnerRole {
 /// CERT-2, AVL-5
 #[tokio::test]
 async fn secret_is_owned_by_the_owner_role_and_not_created_without_one() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let mut manager = manager(&server, &trust);
     trust.set_owner_role(None);
     manager.reconcile(true).await;
@@ -105,7 +106,8 @@ async fn secret_is_owned_by_the_owner_role_and_not_created_without_one() {
 /// CERT-5: replicas of the webhook serve the former certificate until they have read the new one.
 #[tokio::test(start_paused = true)]
 async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_served() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let mut manager = manager(&server, &trust);
     manager.config.check_interval = DAY;
     manager.reconcile(true).await;
@@ -129,7 +131,8 @@ async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_s
 /// CERT-1
 #[tokio::test]
 async fn missing_secret_is_created_once() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let mut manager = manager(&server, &trust);
     assert_eq!(manager.reconcile(true).await, manager.config.check_interval);
     let secret = server.secret();
@@ -145,7 +148,8 @@ async fn missing_secret_is_created_once() {
 /// ADM-27
 #[tokio::test]
 async fn ca_keys_move_out_of_the_webhooks_secret_without_a_new_ca() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let previous = secret_of(&new_ca(DAY), DAY);
     server.put_in_one(previous.clone());
     let mut manager = manager(&server, &trust);
@@ -162,8 +166,10 @@ async fn ca_keys_move_out_of_the_webhooks_secret_without_a_new_ca() {
 /// ADM-27: the process was killed between the two writes, or rolled back to a version with a single Secret.
 #[tokio::test]
 async fn keys_in_the_webhooks_secret_take_precedence_until_moved() {
-    let (server, trust) = (Server::default(), known());
-    let (older, newer) = (new_ca(2 * DAY), secret_of(&new_ca(DAY), DAY));
+    let server = Server::default();
+    let trust = known();
+    let older = new_ca(2 * DAY);
+    let newer = secret_of(&new_ca(DAY), DAY);
     server.put(Some(secret_of(&older, 2 * DAY)));
     server.put_in_one(newer.clone());
     let mut manager = manager(&server, &trust);
@@ -178,7 +184,8 @@ async fn keys_in_the_webhooks_secret_take_precedence_until_moved() {
 async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
     let other = secret_of(&new_ca(DAY), DAY);
     for previous in [None, Some(secret_of(&new_ca(DAY), 40 * DAY))] {
-        let (server, trust) = (Server::default(), known());
+        let server = Server::default();
+        let trust = known();
         let former = previous.as_ref().map(|it| it.parsed().cas);
         server.put(previous);
         server.next_write(WriteOutcome::PrecededBy(Box::new(Some(other.clone()))));
@@ -193,7 +200,8 @@ async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
 /// CERT-2
 #[tokio::test]
 async fn concurrently_deleted_secret_is_recreated() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let lost = new_ca(DAY);
     server.put(Some(secret_of(&lost, 25 * DAY)));
     server.next_write(WriteOutcome::PrecededBy(Box::default()));
@@ -205,7 +213,8 @@ async fn concurrently_deleted_secret_is_recreated() {
 /// CERT-2
 #[tokio::test]
 async fn write_with_a_lost_response_is_not_repeated() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let mut manager = manager(&server, &trust);
     server.next_write(WriteOutcome::ResponseLost);
     let wait = manager.reconcile(true).await;
@@ -221,7 +230,8 @@ async fn write_with_a_lost_response_is_not_repeated() {
 
 #[tokio::test]
 async fn refused_write_backs_off() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let mut manager = manager(&server, &trust);
     let mut waits = Vec::new();
     for _ in 0..10 {
@@ -237,7 +247,8 @@ async fn refused_write_backs_off() {
 /// CERT-4
 #[tokio::test(start_paused = true)]
 async fn next_ca_signs_only_after_every_configuration_trusts_it() {
-    let (server, trust) = (Server::default(), SharedTrust::default());
+    let server = Server::default();
+    let trust = SharedTrust::default();
     let due = new_ca(250 * DAY);
     let old = due.certificate.pem();
     server.put(Some(secret_of(&due, DAY)));
@@ -292,7 +303,8 @@ async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
         (Webhook::Warns, true),
         (Webhook::Unreachable, false),
     ] {
-        let (server, trust) = (Server::default(), SharedTrust::default());
+        let server = Server::default();
+        let trust = SharedTrust::default();
         let (mut manager, old) = about_to_switch(&server, &trust).await;
         server.state().webhook = webhook;
         let wait = manager.reconcile(false).await;
@@ -314,7 +326,8 @@ async fn next_ca_signs_after_a_dry_run_reached_the_webhook() {
 /// CERT-4 (3), CERT-5
 #[tokio::test(start_paused = true)]
 async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
-    let (server, trust) = (Server::default(), SharedTrust::default());
+    let server = Server::default();
+    let trust = SharedTrust::default();
     let (mut manager, old) = about_to_switch(&server, &trust).await;
     server.state().webhook = Webhook::Unreachable;
     manager.reconcile(false).await;
@@ -322,7 +335,8 @@ async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
     manager.reconcile(false).await;
     assert_ne!(current_ca(&server.secret()), old);
 
-    let (server, trust) = (Server::default(), SharedTrust::default());
+    let server = Server::default();
+    let trust = SharedTrust::default();
     let (mut manager, old) = about_to_switch(&server, &trust).await;
     server.state().webhook = Webhook::Unreachable;
     let mut secret = server.secret();
@@ -337,7 +351,8 @@ async fn next_ca_signs_after_the_deadline_or_without_a_valid_certificate() {
 /// CERT-5
 #[tokio::test(start_paused = true)]
 async fn first_ca_waits_until_the_trusted_cas_are_known() {
-    let (server, trust) = (Server::default(), SharedTrust::default());
+    let server = Server::default();
+    let trust = SharedTrust::default();
     let mut manager = manager(&server, &trust);
     assert_eq!(manager.reconcile(true).await, TRUST_DISCOVERY_TIMEOUT);
     assert_eq!(server.state().writes, 0);
@@ -361,7 +376,8 @@ async fn first_ca_waits_until_the_trusted_cas_are_known() {
 /// CERT-5
 #[tokio::test]
 async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change() {
-    let (server, trust) = (Server::default(), known());
+    let server = Server::default();
+    let trust = known();
     let ca = new_ca(DAY);
     let mut due = secret_of(&ca, 25 * DAY);
     due.immutable = Some(true);
@@ -393,12 +409,14 @@ async fn immutable_secret_is_replaced_by_a_mutable_one_when_its_data_must_change
 /// CERT-7
 #[tokio::test]
 async fn with_cert_manager_nothing_is_written_and_old_cas_stay_trusted() {
-    let (server, trust) = (Server::default(), SharedTrust::default());
+    let server = Server::default();
+    let trust = SharedTrust::default();
     let mut manager = manager(&server, &trust);
     manager.config.by_cert_manager = true;
     manager.reconcile(true).await;
     let of = |age| new_ca(age).certificate;
-    let (expired, old) = (of(366 * DAY), of(300 * DAY));
+    let expired = of(366 * DAY);
+    let old = of(300 * DAY);
     let other = new_ca(DAY);
     let mut secret = secret_of(&other, 40 * DAY);
     secret.data.remove(CA_KEY);

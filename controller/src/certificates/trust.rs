@@ -205,7 +205,8 @@ mod tests {
                 .map(|certificate| certificate.pem())
                 .collect::<String>()
         };
-        let (one, both) = (text(&[&a]), text(&[&b, &a]));
+        let one = text(&[&a]);
+        let both = text(&[&b, &a]);
         let second = Duration::from_secs(1);
         let trust = SharedTrust::default();
         let trusted_for = |trust: &SharedTrust| {

@@ -76,7 +76,8 @@ mod tests {
         let after = |seconds| Requeue::After(Duration::from_secs(seconds));
         let failed =
             |failure, seconds| Requeue::BackoffOrAfter(failure, Duration::from_secs(seconds));
-        let (fast, slow) = (BackoffKind::Backoff, BackoffKind::SlowBackoff);
+        let fast = BackoffKind::Backoff;
+        let slow = BackoffKind::SlowBackoff;
         let rows = [
             (Requeue::AwaitChange, after(60), after(60)),
             (after(60), after(5), after(5)),

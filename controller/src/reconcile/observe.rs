@@ -235,7 +235,8 @@ async fn observe_binding(
     intent: &Intent,
 ) -> Result<Option<ObservedBinding>, Error> {
     let desired = intent.desired.as_deref();
-    let (actor, previous) = (&intent.actor, &intent.previous);
+    let actor = &intent.actor;
+    let previous = &intent.previous;
     let binding = binding::observe(context, actor, desired, previous, intent.ending()).await?;
     if let Some(binding) = &binding {
         let scaled = binding.target_scaling().map(|it| &*it.target.name);

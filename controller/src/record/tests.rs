@@ -63,7 +63,8 @@ fn actor_with_a_large_spec_keeps_only_what_is_needed_besides_it() {
         })
     };
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-    let (small, large) = (spec(1 << 10), spec(MAX_SPEC_BYTES));
+    let small = spec(1 << 10);
+    let large = spec(MAX_SPEC_BYTES);
     for (spec, is_kept) in [(&small, true), (&large, false)] {
         let record = actor(&deleting, spec);
         assert_eq!(record.spec.is_some(), is_kept);

@@ -79,7 +79,9 @@ impl Bench {
         let observer = Arc::new(RecordingObserver::default());
         let queue = WorkQueue::with_observer(settings, Arc::clone(&observer) as Arc<dyn Observer>);
         let runs = Arc::new(Mutex::new(Vec::<Run>::new()));
-        let (zero, handle, log) = (Instant::now(), queue.clone(), Arc::clone(&runs));
+        let zero = Instant::now();
+        let handle = queue.clone();
+        let log = Arc::clone(&runs);
         let task = tokio::spawn(async move {
             let work = move |key, attempt| {
                 let at = millis(zero.elapsed());
@@ -257,7 +259,8 @@ async fn worker_limit_holds_and_the_oldest_due_key_runs_first() {
 /// Waking up to drop idle slots while no worker is free would busy-loop.
 #[tokio::test]
 async fn queue_sleeps_while_all_workers_are_busy() {
-    let (min_interval, now) = (Duration::from_secs(1), Instant::now());
+    let min_interval = Duration::from_secs(1);
+    let now = Instant::now();
     let mut schedule = Schedule::new(min_interval, RetryPolicy::default());
     for key in ["short", "long"] {
         schedule.plan(key, now);

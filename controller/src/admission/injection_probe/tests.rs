@@ -176,7 +176,8 @@ async fn new_ca_bundle_needs_another_dry_run_and_a_failure_is_only_reported() {
     let round = run_due(&mut probes, &bindings, "ca").await;
     assert!(round.retry_after.is_none(), "it is not retried");
 
-    let (mut events, mut attempts) = (Vec::new(), 0);
+    let mut events = Vec::new();
+    let mut attempts = 0;
     let round = loop {
         let mut round = run_due(&mut probes, &bindings, "another").await;
         assert!(!round.verified && probes.is_verified(&bindings[0].uid, &entry));

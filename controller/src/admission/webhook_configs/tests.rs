@@ -14,7 +14,9 @@ fn content(change: impl FnOnce(&mut Value)) -> Content {
 #[test]
 fn reverted_object_is_restored_and_names_the_field_manager() {
     let policy = |to: &str| content(|object| object["webhooks"][0]["failurePolicy"] = json!(to));
-    let (desired, other, earlier) = (policy("Fail"), policy("Other"), policy("Ignore"));
+    let desired = policy("Fail");
+    let other = policy("Other");
+    let earlier = policy("Ignore");
     let reverted = || Some((&other, Some("kubectl-edit")));
     let table = [
         (None, None, ConfigStep::Apply),

@@ -102,7 +102,8 @@ async fn only_the_leader_enqueues_bindings_whose_targets_change() {
         operator.on_actor_change(enqueue);
     }
     let kind = bindings.target_of(&Key::new("ns", "a")).unwrap().kind;
-    let (watch, scope) = (ObjectWatch::new(bindings, &kind), Some("ns".into()));
+    let watch = ObjectWatch::new(bindings, &kind);
+    let scope = Some("ns".into());
     let change_target = |version: u32| {
         let target = json!({"metadata": {
             "name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string(),

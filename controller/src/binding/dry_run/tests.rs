@@ -123,7 +123,8 @@ async fn run_against(
                 .contains("dryRun=All")
         );
         counter.fetch_add(1, Ordering::SeqCst);
-        let (full, zeroed) = (full.clone(), zeroed.clone());
+        let full = full.clone();
+        let zeroed = zeroed.clone();
         async move {
             let body = request.into_body().collect_bytes().await?;
             let pod: Value = serde_json::from_slice(&body)?;

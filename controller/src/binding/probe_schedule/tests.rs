@@ -22,7 +22,8 @@ fn not_called() -> ProbeFailure {
 /// SAFE-4
 #[tokio::test(start_paused = true)]
 async fn rejected_probe_backs_off_until_a_change_requests_another() {
-    let (schedule, actor) = (ProbeSchedule::default(), key("a"));
+    let schedule = ProbeSchedule::default();
+    let actor = key("a");
     assert_eq!(schedule.next_probe(&actor), NextProbe::default());
     let mut waits = Vec::new();
     for _ in 0..6 {
@@ -85,7 +86,8 @@ async fn actors_waiting_for_the_webhook_share_one_interval_until_the_first_succe
 /// SAFE-4
 #[tokio::test(start_paused = true)]
 async fn probe_is_retried_after_a_second_while_the_webhook_may_lag() {
-    let (schedule, actor) = (ProbeSchedule::default(), key("a"));
+    let schedule = ProbeSchedule::default();
+    let actor = key("a");
     for failure in [not_called(), rejected()] {
         assert_eq!(schedule.record_failure(&actor, failure, true).as_secs(), 1);
     }

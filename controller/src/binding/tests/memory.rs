@@ -66,7 +66,8 @@ fn pod(target: &str, number: usize, injected: bool) -> serde_json::Value {
 #[ignore = "measures the memory of the whole process, and so must run alone in it"]
 fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     let previous = resident();
-    let (bindings, injected) = (Arc::new(Bindings::default()), Store::<PodRecord>::default());
+    let bindings = Arc::new(Bindings::default());
+    let injected = Store::<PodRecord>::default();
     let scope: Scope = Some("ns".into());
     for number in 0..TARGETS {
         let name = format!("model-{number}");

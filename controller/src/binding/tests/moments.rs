@@ -21,7 +21,8 @@ use crate::work_queue::RunOutcome;
 /// BIND-61
 #[tokio::test(start_paused = true)]
 async fn changes_within_a_quarter_second_cause_one_read() {
-    let (reads, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
+    let reads = Arc::default();
+    let version = Arc::new(Mutex::new(Some(7)));
     let client = server(&reads, &version);
     let operator = operator::tests::operator();
     operator.context.leading_since.get_or_init(clock::now);
@@ -42,7 +43,9 @@ async fn changes_within_a_quarter_second_cause_one_read() {
     let work = {
         let bindings = Arc::clone(&bindings);
         move |_: WorkItem, _| {
-            let (bindings, client, target) = (bindings.clone(), client.clone(), target.clone());
+            let bindings = bindings.clone();
+            let client = client.clone();
+            let target = target.clone();
             async move {
                 let state = bindings.read_target(&client, &target).await.unwrap();
                 assert!(matches!(state, TargetState::Present(_)));

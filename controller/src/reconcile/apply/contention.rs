@@ -69,7 +69,8 @@ pub(super) async fn record(
         (FieldDecision::Write, FieldWrite::Skipped) => None,
         (FieldDecision::Write, FieldWrite::Written) => Some(FieldEvent::Written),
         (FieldDecision::Write, FieldWrite::Conflict(owned)) => {
-            let (path, manager) = (owned.field, Some(owned.manager));
+            let path = owned.field;
+            let manager = Some(owned.manager);
             Some(conflict(ChangedField { path, manager }))
         }
         (FieldDecision::RecordConflict, _) => {

@@ -77,10 +77,8 @@ mod tests {
     async fn pod_uses_the_transport_whose_environment_its_sidecar_has() {
         let context = context();
         let transports = &context.installation.transports;
-        let (mq, other) = (
-            transports.usable("mq").unwrap(),
-            transports.usable("other").unwrap(),
-        );
+        let mq = transports.usable("mq").unwrap();
+        let other = transports.usable("other").unwrap();
         let pod = |container: &str, env: &Value, metadata: &Value| -> Pod {
             let container = json!({"name": container, "env": env});
             let pod = json!({"metadata": metadata, "spec": {"containers": [container]}});

@@ -94,7 +94,9 @@ async fn recreated_queue_does_not_inherit_message_counts() {
 /// QUE-20, FW-14, SAFE-15
 #[tokio::test]
 async fn state_of_a_deleted_actor_is_dropped() {
-    let (context, other, now) = (context(), Key::new("ns", "other"), Timestamp::now());
+    let context = context();
+    let other = Key::new("ns", "other");
+    let now = Timestamp::now();
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let key = gone.key();
     context.depths.record(key, Some(MESSAGES));
@@ -150,7 +152,8 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let unknown = json!({"transport": "unknown", "workloadRef": target});
     for (metadata, spec) in [(&paused, &bound), (&json!({}), &unknown)] {
-        let (context, other) = (context(), Key::new("ns", "other"));
+        let context = context();
+        let other = Key::new("ns", "other");
         let mut observed = observed(&actor(metadata, spec, &json!({})));
         observed.binding = Some(ObservedBinding::Unknown);
         let now = Timestamp::now();
@@ -264,7 +267,8 @@ async fn actor_that_keeps_its_queue_is_not_let_go_if_it_has_changed_at_the_api_s
 async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() {
     const EVICTION: &str = "POST /api/v1/namespaces/ns/pods/web-1/eviction";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+    let hour = Duration::from_hours(1);
+    let minute = Duration::from_mins(1);
     let requested_at = Timestamp::now();
     let with_rollout = |progress: Option<u32>, rollout: bool| {
         let bound =
@@ -309,7 +313,8 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         ),
         (Some(300), true, RolloutDecision::NotNeeded, None),
     ] {
-        let (context, observed) = (context(), with_rollout(progress, rollout));
+        let context = context();
+        let observed = with_rollout(progress, rollout);
         context
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
@@ -331,7 +336,8 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         let refused = json!({"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429});
         (request == EVICTION).then_some((429, refused))
     });
-    let (observed, pod) = (with_rollout(None, true), pod("web-1"));
+    let observed = with_rollout(None, true);
+    let pod = pod("web-1");
     let mut backoffs = Vec::new();
     for _ in 0..3 {
         context

@@ -30,10 +30,8 @@ fn needed_field(was_set: bool, has_desired_value: bool) -> FieldView {
 /// CONF-2, CONF-5, CONF-6
 #[test]
 fn decision_depends_on_the_contention_state() {
-    let (uncontested, rewritten) = (
-        ContentionState::Uncontested,
-        ContentionState::Rewritten(count(2)),
-    );
+    let uncontested = ContentionState::Uncontested;
+    let rewritten = ContentionState::Rewritten(count(2));
     let waiting = ContentionState::Waiting(count(2), at(100));
     let yielded = ContentionState::Yielded(revision(1, "spec"));
     let wait = |seconds| FieldDecision::Wait(Duration::from_secs(seconds));

@@ -47,11 +47,9 @@ fn earlier_queue_may_be_at_any_other_broker_at_which_queues_are_created() {
     let queue = "asya-a";
     let aws = ("aws", queue, vec![]);
     let dead = ("dead", queue, vec!["asya-a-dlq"]);
-    let (mq, other, twin) = (
-        ("mq", queue, vec![]),
-        ("other", queue, vec![]),
-        ("twin", queue, vec![]),
-    );
+    let mq = ("mq", queue, vec![]);
+    let other = ("other", queue, vec![]);
+    let twin = ("twin", queue, vec![]);
     for (current, elsewhere) in [
         ("mq", vec![aws.clone(), dead.clone(), other.clone()]),
         ("twin", vec![aws.clone(), dead.clone(), other.clone()]),

@@ -239,7 +239,8 @@ fn dry_run_is_due_only_for_a_new_actor_hash_spec_or_release() {
 /// SAFE-6
 #[test]
 fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
-    let (none, memory) = (limits(&[]), limits(&["memory"]));
+    let none = limits(&[]);
+    let memory = limits(&["memory"]);
     let previous = InjectionStatus::default();
     let unlisted = InjectionInputs {
         limits: None,

@@ -78,11 +78,10 @@ mod tests {
     /// SA-3, FW-21, FW-30
     #[test]
     fn unwatched_child_is_read_only_if_no_apply_would_detect_it() {
-        let (new, reconciled) = (
-            json!({}),
-            json!({"readyGeneration": 2, "mode": "Standalone"}),
-        );
-        let (plain, paused) = (json!({}), json!({"asya.sh/paused": "true"}));
+        let new = json!({});
+        let reconciled = json!({"readyGeneration": 2, "mode": "Standalone"});
+        let plain = json!({});
+        let paused = json!({"asya.sh/paused": "true"});
         let once = json!({"asya.sh/reconcile": "Once"});
         for (annotations, status, child_name_taken, is_desired, expected) in [
             (&plain, &new, None, true, false),

@@ -37,7 +37,8 @@ use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 /// QUE-10
 #[test]
 fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
-    let (rechecks, key) = (QueueRechecks::default(), Key::new("ns", "a"));
+    let rechecks = QueueRechecks::default();
+    let key = Key::new("ns", "a");
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     let observe = |verified, error| {
         let (queue, failure) = classify_failure(rechecks.failures(&key), verified, error);
@@ -185,7 +186,8 @@ fn queue_verification_covers_name_generation_and_configuration() {
 /// SAFE-25
 #[tokio::test]
 async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
-    let (context, now) = (context(), Timestamp::UNIX_EPOCH);
+    let context = context();
+    let now = Timestamp::UNIX_EPOCH;
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let scaled = || scaled_kinds(&context, &observed.actor, now);
     let add_hpa = |name: &str, kind: &str, target: &str| {
@@ -217,7 +219,8 @@ fn bound_to_web() -> Observed {
 /// SO-6: the time starts when a reconcile first misses the `ScaledObject` that status names, and only without KEDA.
 #[tokio::test(start_paused = true)]
 async fn scaled_object_that_went_away_with_keda_is_timed_until_status_no_longer_names_it() {
-    let (context, mut observed) = (context(), bound_to_web());
+    let context = context();
+    let mut observed = bound_to_web();
     let reference = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
     let scaled: AsyncActorStatus = serde_json::from_value(reference).unwrap();
     let never = AsyncActorStatus::default();
@@ -272,7 +275,8 @@ fn install_keda(context: &Context) {
 /// SAFE-10, SAFE-18
 #[tokio::test]
 async fn finished_pod_with_a_sidecar_is_ignored() {
-    let (context, observed) = (context(), bound_to_web());
+    let context = context();
+    let observed = bound_to_web();
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
     WatchSink::<UninjectedPodRecord>::init_done(&*context.bindings, &None);
     for (name, phase) in [
@@ -396,7 +400,8 @@ async fn count_that_fails_does_not_shorten_the_wait_for_a_second_one() {
     let status = json!({"queue": queue, "queueReleasedSince": "2026-01-01T00:00:00Z"});
     let extra = json!({"queue": {"deletionPolicy": "Drain"}});
     let observed = observed(&actor(&metadata, &spec(&extra), &status));
-    let (actor, previous) = (&observed.actor, &observed.previous);
+    let actor = &observed.actor;
+    let previous = &observed.previous;
     let context = context_with(|_| {
         let status =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});

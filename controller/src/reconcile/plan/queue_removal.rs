@@ -150,7 +150,8 @@ mod tests {
         };
         assert!(may_be_deleted(QueueCheck::Drifted) && may_be_deleted(QueueCheck::NotTaggedYet));
         assert!(may_be_deleted(QueueCheck::NotFound));
-        let (desired, found) = ("durable=true".to_owned(), "durable=false".to_owned());
+        let desired = "durable=true".to_owned();
+        let found = "durable=false".to_owned();
         assert!(!may_be_deleted(QueueCheck::Mismatch { desired, found }));
         let name_taken = Err(BrokerError::QueueNameTaken("another's".to_owned()));
         assert!(!is_removable(name_taken).unwrap());

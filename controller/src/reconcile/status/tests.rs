@@ -295,7 +295,8 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
             .status
     };
     let since = |status: &AsyncActorStatus| status.progressing_since.as_ref().map(|since| since.0);
-    let (first, second) = ("2026-01-01T00:01:00Z", "2026-01-01T00:05:00Z");
+    let first = "2026-01-01T00:01:00Z";
+    let second = "2026-01-01T00:05:00Z";
     observed.previous = status_at(&observed, 1, first);
     assert_eq!(since(&observed.previous), Some(at(first)));
     assert_eq!(

@@ -70,7 +70,8 @@ pub(crate) fn recording_context(object: Value) -> (Context, Bodies) {
     let bodies = Bodies::default();
     let sink = Arc::clone(&bodies);
     let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (sink, object) = (Arc::clone(&sink), object.clone());
+        let sink = Arc::clone(&sink);
+        let object = object.clone();
         async move {
             let is_write = request.method() != http::Method::GET;
             let lists_pods = !is_write && request.uri().path().ends_with("/pods");

@@ -89,10 +89,8 @@ async fn process_is_not_ready_before_its_checks_are_registered() {
 #[tokio::test(start_paused = true)]
 async fn all_ready_waits_until_all_checks_pass_at_the_same_time() {
     let readiness = Readiness::default();
-    let (actors, pods) = (
-        readiness.check("watch AsyncActor"),
-        readiness.check("watch Pod"),
-    );
+    let actors = readiness.check("watch AsyncActor");
+    let pods = readiness.check("watch Pod");
     let waiter = readiness.clone();
     let all_ready = tokio::spawn(async move { waiter.all_ready().await });
     actors.ready();

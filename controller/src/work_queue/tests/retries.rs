@@ -168,7 +168,8 @@ async fn extreme_delay_does_not_overflow() {
 fn retries_are_jittered() {
     let retry = RetryPolicy::default();
     let delays: Vec<_> = (0..100).map(|_| retry.delay(3)).collect();
-    let (min, max) = (Duration::from_millis(3200), Duration::from_secs(4));
+    let min = Duration::from_millis(3200);
+    let max = Duration::from_secs(4);
     assert!(delays.iter().all(|delay| (min..=max).contains(delay)));
     assert!(delays.iter().any(|delay| *delay != delays[0]));
     assert!(retry.delay(u32::MAX) <= Duration::from_mins(5));

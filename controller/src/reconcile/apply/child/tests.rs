@@ -25,7 +25,8 @@ type Requests = Arc<Mutex<Vec<(Method, Value)>>>;
 /// An API server that rejects the creation of an object with `code`, and returns `existing` as the object of that name.
 fn server(code: u16, existing: &Value) -> (Accounts, Requests) {
     let requests = Requests::default();
-    let (recorded, existing) = (Arc::clone(&requests), existing.clone());
+    let recorded = Arc::clone(&requests);
+    let existing = existing.clone();
     let mut refusal = json!({"status": "Failure", "code": code, "message": "no"});
     if code == 409 {
         refusal["reason"] = json!("Conflict");

@@ -91,7 +91,8 @@ async fn rollout_waits_until_all_webhook_replicas_have_read_the_probe_result() {
     for (age, starts) in [(0, false), (10, true)] {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": actor_hash, "since": since});
-        let (context, observed) = (context_with(INJECTED), bound(Some(injection)));
+        let context = context_with(INJECTED);
+        let observed = bound(Some(injection));
         let mut probe = ProbeState::default();
         match blocked(&context, &observed, &annotate, &mut probe).await {
             None => assert!(starts, "{age}"),
@@ -125,7 +126,8 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
             Some(Some(Reason::ProbeFailed)),
         ),
     ] {
-        let (context, observed) = (context_with(responses), bound(injection));
+        let context = context_with(responses);
+        let observed = bound(injection);
         let other = Key::new("elsewhere", "other");
         context
             .rollout_slots

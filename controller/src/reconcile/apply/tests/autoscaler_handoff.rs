@@ -41,7 +41,8 @@ fn owned_annotation(request: &str) -> Option<(u16, Value)> {
 async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() {
     let context = context_with(owned_annotation);
     let kind = GroupVersionKind::gvk("serving.kserve.io", "v1beta1", "InferenceService");
-    let (resource, kinds) = (ApiResource::from_gvk(&kind), &context.bindings.kinds);
+    let resource = ApiResource::from_gvk(&kind);
+    let kinds = &context.bindings.kinds;
     kinds.serve("serving.kserve.io", "InferenceService", resource);
     let observed = handed_off(false, &json!({}));
     let plan = plan(&observed, Timestamp::now()).active().binding();

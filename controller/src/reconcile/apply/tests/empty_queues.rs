@@ -109,7 +109,8 @@ async fn queue_that_is_in_use_stays_only_if_the_namespace_is_being_deleted() {
     let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
     for (responses, stays) in [(active as Responses, false), (terminating, true)] {
         let context = context_with(responses);
-        let (policy, queue) = (QueueDeletionPolicy::Drain, QueueStatus::default());
+        let policy = QueueDeletionPolicy::Drain;
+        let queue = QueueStatus::default();
         let kept = messages::keep_in_terminating_namespace(&context, &actor, policy, &queue).await;
         assert_eq!(kept.unwrap(), stays);
     }

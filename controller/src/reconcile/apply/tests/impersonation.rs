@@ -44,7 +44,8 @@ fn web() -> Value {
 
 /// An API server that accepts and records every write, and injects the sidecar with this hash into pods.
 fn server(writes: &Arc<Mutex<Vec<Write>>>, hash: &str) -> kube::Client {
-    let (writes, hash) = (Arc::clone(writes), hash.to_owned());
+    let writes = Arc::clone(writes);
+    let hash = hash.to_owned();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let user = request.headers().get("impersonate-user");
         let user = user.map(|user| user.to_str().unwrap().to_owned());

@@ -96,7 +96,8 @@ async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
         ("failed", |_| Some(rejected("InternalError", 500)), true),
     ];
     for (expected, responses, frees_slot) in cases {
-        let (context, key) = (context_with(responses), Key::new("ns", "a"));
+        let context = context_with(responses);
+        let key = Key::new("ns", "a");
         context.rollout_slots.acquire(&key, Timestamp::MAX);
         let outcome = match evict::evict(&context, &key, &pod("web-1"), &just_read(1)).await {
             Ok(RolloutOutcome::Waiting(fault)) if fault.reason == Reason::RolloutWaiting => {

@@ -183,7 +183,8 @@ async fn queue_that_may_exist_is_changed_by_nothing_but_its_deletion() {
             .filter(|(it, _)| it.transport == "other");
         let possible: Vec<_> = possible.collect();
         let queue = possible[0].0.clone();
-        let (unrecorded, key) = (&context.unrecorded_queues, observed.key());
+        let unrecorded = &context.unrecorded_queues;
+        let key = observed.key();
         unrecorded.add_maybe_created(key, || Some(possible));
         let planned = RetiredCheck {
             maybe_created: vec![queue.clone()],

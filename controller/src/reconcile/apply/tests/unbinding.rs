@@ -11,7 +11,8 @@ async fn deletion_that_waits_for_a_slot_says_so_and_is_enqueued_once_one_is_free
     let context = context();
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let observed = observed(&actor(&deleted, &spec(&json!({})), &json!({})));
-    let (key, now) = (observed.key(), Timestamp::now());
+    let key = observed.key();
+    let now = Timestamp::now();
     let step = async |step: UnbindStep, slot| {
         let params = UnbindParams {
             slot: Some(slot),

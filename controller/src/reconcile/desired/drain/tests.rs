@@ -223,7 +223,8 @@ fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_rem
 /// QUE-20, QUE-40
 #[test]
 fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
-    let (depths, actor) = (Depths::default(), Key::new("ns", "a"));
+    let depths = Depths::default();
+    let actor = Key::new("ns", "a");
     let depth = |queued| Depth {
         queued,
         processing: 0,

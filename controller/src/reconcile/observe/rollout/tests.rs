@@ -132,7 +132,8 @@ fn ray_cluster_has_the_workers_that_its_status_wants() {
 
 /// The API server: serves Deployment `web`, whose template contains another actor's sidecar, and its one remaining pod.
 fn served(request: &str) -> Option<(u16, Value)> {
-    let (none, list) = (json!({}), |items| json!({"metadata": {}, "items": items}));
+    let none = json!({});
+    let list = |items| json!({"metadata": {}, "items": items});
     let answer = match request {
         "GET /apis/apps/v1/namespaces/ns/deployments/web" => {
             let mut web = deployment(&none, &none);

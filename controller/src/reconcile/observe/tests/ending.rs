@@ -20,7 +20,8 @@ async fn queue_of_which_no_status_tells_is_looked_up_on_other_transports_before_
         let metadata =
             json!({"generation": generation, "deletionTimestamp": "2026-01-01T00:00:10Z"});
         let mut observed = observed(&actor(&metadata, &spec(extra), &json!({})));
-        let (actor, previous) = (&observed.actor, &observed.previous);
+        let actor = &observed.actor;
+        let previous = &observed.previous;
         let desired = observed.desired.as_deref();
         context.unrecorded_queues.forget(observed.key());
         observed.queues = known_queues(&context, actor, previous, desired);

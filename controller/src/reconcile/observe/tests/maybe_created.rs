@@ -46,7 +46,8 @@ fn desired_queue_of_which_no_status_tells_may_exist() {
     ] {
         let observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
         let desired = observed.desired.as_ref().unwrap();
-        let (actor, previous) = (&observed.actor, &observed.previous);
+        let actor = &observed.actor;
+        let previous = &observed.previous;
         let possible = maybe_created_queues(desired, actor, previous, &transports);
         let names: Vec<_> = possible.iter().map(|(it, _)| &*it.name).collect();
         let expected = if is_possible { vec!["asya-a"] } else { vec![] };

@@ -98,7 +98,8 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
     let competing = || Fault::until_change(Reason::RivalAutoscaler, "theirs");
     let wait = RolloutDecision::wait("text");
     let annotate = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
-    let (on, off) = (|| scaled(None), || unscaled(true));
+    let on = || scaled(None);
+    let off = || unscaled(true);
     for (is_set, mut scaling, roll, expected) in [
         (
             false,

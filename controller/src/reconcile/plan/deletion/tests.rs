@@ -216,10 +216,8 @@ fn unwatched_workload_is_polled_until_it_is_deleted() {
 #[test]
 fn deletion_covers_workloads_of_both_kinds() {
     let mut observed = deleting(&json!({}), &json!({}));
-    let (desired, previous) = (
-        workload(&deployment(&observed)),
-        stateful_set(&deployment(&observed)),
-    );
+    let desired = workload(&deployment(&observed));
+    let previous = stateful_set(&deployment(&observed));
     observed.workload = Child::Ours(desired.clone());
     observed.previous_workload = Some(previous.clone());
     let both = vec![
@@ -374,7 +372,8 @@ fn every_current_and_retired_queue_is_deleted_with_the_actor() {
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let status = json!({"queue": verified("mq"), "retiredQueues": [verified("other"), verified("nowhere"), verified("fixed")]});
     let mut deleting = deleting_with_status(&status, &deleted, &json!({"transport": "dead"}));
-    let (yes, no) = (true, false);
+    let yes = true;
+    let no = false;
     let all = [("mq", yes), ("other", yes), ("nowhere", yes), ("dead", no)];
     let expected = |rows: &[(&str, bool)]| -> Vec<(String, bool)> {
         let rows = rows.iter();
@@ -440,7 +439,9 @@ fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
         });
         plan_deletion(&observed, now()).known_pods.is_some()
     };
-    let (standalone, skipped, unbound) = (None, Some(true), Some(false));
+    let standalone = None;
+    let skipped = Some(true);
+    let unbound = Some(false);
     for (retains_queue, unbinding, expected) in [
         (false, standalone, true),
         (true, standalone, false),

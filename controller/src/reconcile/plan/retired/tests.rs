@@ -55,7 +55,8 @@ fn created_queue_that_no_status_names_is_retired_unless_it_may_be_in_use() {
     let observed = plain("dead", &["aws"]);
     let created = ["mq", "dead", "aws", "twin", "fixed", "other"].map(queue);
     let retired = |owner: Option<Key>| {
-        let (desired, transports) = (observed.desired.as_deref(), installation().transports);
+        let desired = observed.desired.as_deref();
+        let transports = installation().transports;
         let owner_of = |_: &QueueStatus| owner.clone();
         let status = &observed.previous;
         let unlisted = UnlistedQueues {
@@ -89,7 +90,8 @@ fn queue_that_may_exist_holds_neither_a_name_nor_a_deletion_until_it_is_confirme
     );
     let known = |actor: &Value, confirmed: &[QueueStatus], owner: Option<Key>| {
         let observed = observed(actor);
-        let (desired, transports) = (observed.desired.as_deref(), installation().transports);
+        let desired = observed.desired.as_deref();
+        let transports = installation().transports;
         let maybe_created = ["aws", "other", "mq", "twin"].map(queue);
         let unlisted = UnlistedQueues {
             confirmed,

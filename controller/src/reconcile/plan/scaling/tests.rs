@@ -68,10 +68,8 @@ fn fresh() -> Fixture {
 
 /// Everything is as desired.
 fn up_to_date() -> Fixture {
-    let (object, authentication) = (
-        scaled_object(&json!({})),
-        trigger_authentication(&json!({})),
-    );
+    let object = scaled_object(&json!({}));
+    let authentication = trigger_authentication(&json!({}));
     let print = |fingerprint: Option<crate::record::Fingerprint>| fingerprint.unwrap().to_string();
     Fixture {
         inventory: vec![

@@ -191,7 +191,8 @@ fn changed_fields_are_reapplied_with_backoff_until_stopped() {
 /// BIND-45
 #[test]
 fn younger_actor_releases_its_fields_once_pods_get_the_older_actors_sidecar() {
-    let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
+    let web = object("Deployment", "web");
+    let pod = json!({"kind": "Pod"});
     let planned = |owned, injects, uses_template| {
         plan_template_handoff(&TemplateHandoff::InTemplate {
             workload: web.clone(),

@@ -68,7 +68,9 @@ fn objects(value: Option<&str>) -> Vec<TargetObject> {
 #[test]
 fn sidecars_are_removed_by_releasing_the_annotation_or_else_by_eviction() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
+    let pods = [pod("a"), pod("b")];
+    let annotated = objects(Some("x"));
+    let plain = objects(None);
     let base = UnbindInputs {
         pods: &pods,
         method: Some(&template),
@@ -194,7 +196,9 @@ fn pods_of_a_target_that_is_gone_are_not_evicted() {
 #[test]
 fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
-    let (pods, annotated, changed) = ([pod("a")], objects(Some("x")), objects(Some(UNBIND_MARKER)));
+    let pods = [pod("a")];
+    let annotated = objects(Some("x"));
+    let changed = objects(Some(UNBIND_MARKER));
     let base = UnbindInputs {
         pods: &pods,
         method: Some(&spec),
@@ -245,7 +249,8 @@ fn annotations_of_an_older_actor_are_kept() {
 #[test]
 fn paused_target_blocks_unbinding_unless_skipped() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut paused) = ([pod("a")], objects(Some("x")));
+    let pods = [pod("a")];
+    let mut paused = objects(Some("x"));
     paused[0].paused = true;
     let base = UnbindInputs {
         pods: &pods,
@@ -282,7 +287,8 @@ fn handoff_is_removed_even_if_nothing_else_was_written() {
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
 #[test]
 fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
-    let (pods, plain) = ([pod("a"), pod("b")], objects(None));
+    let pods = [pod("a"), pod("b")];
+    let plain = objects(None);
     let unready = |name: &str| {
         vec![UnreadyPod {
             name: name.into(),
@@ -369,7 +375,8 @@ fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
 #[test]
 fn unbinding_at_zero_waits_for_the_owner_to_restore_the_template() {
     let parent = RolloutMethod::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let (annotated, plain) = (objects(Some("x")), objects(None));
+    let annotated = objects(Some("x"));
+    let plain = objects(None);
     let step = |objects: &[TargetObject], last_action: Option<u64>, scaled_to_zero: bool| {
         decide(&UnbindInputs {
             scaled_to_zero,

@@ -24,10 +24,8 @@ fn inputs(observed: &Observed) -> WorkloadInputs<'_> {
 /// FW-22
 #[test]
 fn workload_is_recreated_only_if_allowed_and_with_its_pods_only_if_the_selector_changes() {
-    let (refused, allowed) = (
-        observed_with(&json!({})),
-        observed_with(&json!({"asya.sh/allow-recreate": "true"})),
-    );
+    let refused = observed_with(&json!({}));
+    let allowed = observed_with(&json!({"asya.sh/allow-recreate": "true"}));
     let fields = |field: &str| vec![field.to_owned()];
     for (observed, fields, expected) in [
         (&allowed, Vec::new(), "NotNeeded"),

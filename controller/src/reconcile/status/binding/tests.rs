@@ -271,11 +271,9 @@ fn binding_is_not_effective_before_the_pods_and_the_actor_that_exist_already() {
         uninjected: uninjected.iter().map(|it| record(&pod(it))).collect(),
         ..TargetPods::default()
     };
-    let (now, earlier, later) = (
-        "2026-01-01T00:01:00Z",
-        "2026-01-01T00:00:10Z",
-        "2026-01-01T00:02:12Z",
-    );
+    let now = "2026-01-01T00:01:00Z";
+    let earlier = "2026-01-01T00:00:10Z";
+    let later = "2026-01-01T00:02:12Z";
     for (actor_created, pods, expected) in [
         (None, None, now),
         (Some(earlier), Some(pods(&[earlier])), now),

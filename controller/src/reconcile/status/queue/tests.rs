@@ -50,10 +50,8 @@ fn queue(observed: &Observed, state: QueueState) -> QueueStatus {
 fn verified_hash_changes_only_when_the_broker_was_queried() {
     let new = on("mq", &json!({}));
     let hash = Some(new.desired.as_ref().unwrap().queue_hash.clone());
-    let (created, ready) = (
-        QueueState::Created(ReadyQueue::default()),
-        QueueState::Ready(Some(ReadyQueue::default())),
-    );
+    let created = QueueState::Created(ReadyQueue::default());
+    let ready = QueueState::Ready(Some(ReadyQueue::default()));
     assert_eq!(queue(&new, created).verified_hash, hash);
     assert_eq!(queue(&new, ready).verified_hash, hash);
     let previously_verified = |hash: Value| {

@@ -129,11 +129,11 @@ fn queue_that_may_exist_is_listed_only_if_a_new_process_would_forget_it() {
         let listed = report.queues.first();
         listed.map(|it| (it.transport.clone(), it.unconfirmed))
     };
-    let (none, unchecked, current) = (json!({}), RetiredQueues::default(), Some(2));
-    let (unconfirmed, confirmed) = (
-        Some(("other".to_owned(), true)),
-        Some(("other".to_owned(), false)),
-    );
+    let none = json!({});
+    let unchecked = RetiredQueues::default();
+    let current = Some(2);
+    let unconfirmed = Some(("other".to_owned(), true));
+    let confirmed = Some(("other".to_owned(), false));
     assert_eq!(
         listed(&none, queue("other"), current, &unchecked),
         unconfirmed
@@ -205,7 +205,8 @@ fn queue_in_another_account_is_retired_but_not_the_same_queue_by_another_transpo
         url: Some(format!("https://sqs.eu-west-1.amazonaws.com/{url}")),
         ..queue("mq")
     };
-    let (own, other) = (at("111111111111/asya-a"), at("222222222222/asya-a"));
+    let own = at("111111111111/asya-a");
+    let other = at("222222222222/asya-a");
     for (permission, current, retires) in [
         // The old account is no longer configured.
         (DeletePermission::SameAsDesired, &other, true),

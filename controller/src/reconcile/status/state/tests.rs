@@ -303,7 +303,9 @@ fn failures() -> Vec<Row> {
 fn changes() -> Vec<Row> {
     use Reason as R;
     use State as S;
-    let (one, two, three) = ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 1]);
+    let one = [1, 1, 1, 1];
+    let two = [2, 2, 2, 2];
+    let three = [3, 3, 3, 1];
     vec![
         pods("pods of the old template remain", two)
             .old(1)

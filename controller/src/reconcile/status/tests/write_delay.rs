@@ -34,7 +34,8 @@ fn new_actor_that_waits_for_a_slow_broker_has_no_status_for_ten_seconds() {
         write_delay::delay(observed, &waiting, status, at(time))
     };
     let second = Duration::from_secs(1);
-    let (early, late) = ("2026-01-01T00:01:09Z", "2026-01-01T00:01:10Z");
+    let early = "2026-01-01T00:01:09Z";
+    let late = "2026-01-01T00:01:10Z";
     assert_eq!(wait(&observed, &status, early), Some(second));
     assert_eq!(wait(&observed, &status, late), None, "old enough");
     let failing = AsyncActorStatus {

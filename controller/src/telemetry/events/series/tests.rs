@@ -101,7 +101,8 @@ fn changing_texts_are_throttled_per_actor() {
         .count();
     assert_eq!(burst, usize::try_from(BURST).unwrap());
     assert!(is_written("quiet", 0, 0));
-    let (minutes, hour) = (SignedDuration::from_mins(5), SignedDuration::from_hours(1));
+    let minutes = SignedDuration::from_mins(5);
+    let hour = SignedDuration::from_hours(1);
     assert!(!is_written("loud", 100, minutes.as_secs() - 1));
     assert!(is_written("loud", 101, minutes.as_secs()));
     assert!(!is_written("loud", 102, minutes.as_secs()));

@@ -6,7 +6,9 @@ use super::*;
 #[test]
 fn unbinding_replaces_ready_pods_only_with_a_slot() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, annotated, plain) = ([pod("a"), pod("b")], objects(Some("x")), objects(None));
+    let pods = [pod("a"), pod("b")];
+    let annotated = objects(Some("x"));
+    let plain = objects(None);
     let waiting = UnbindInputs {
         pods: &pods,
         method: Some(&template),

@@ -74,7 +74,8 @@ fn unbinding_holds_a_slot_while_pods_are_replaced() {
         rollout("unbound", &since)
     };
     let binding_rollout = rollout("hash", &now.to_string());
-    let (wait, nothing) = (UnbindStep::InProgress, json!({}));
+    let wait = UnbindStep::InProgress;
+    let nothing = json!({});
     let blocked = UnbindStep::Blocked("text".to_owned());
     let stalled = UnbindStep::Stalled("text".to_owned());
     let until = |time| Some(SlotChange::Acquire(second(time)));

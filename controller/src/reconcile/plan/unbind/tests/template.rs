@@ -28,7 +28,8 @@ fn no_pod_is_evicted_while_the_pod_template_contains_the_sidecar() {
         actor: actor.into(),
         is_ours,
     };
-    let (pods, later) = ([pod("a")], Some(Duration::from_mins(1)));
+    let pods = [pod("a")];
+    let later = Some(Duration::from_mins(1));
     for since_last_action in [None, later] {
         let step = decide(exported(ACTOR, false), &pods, since_last_action);
         let UnbindStep::Blocked(text) = step else {
@@ -60,7 +61,8 @@ fn no_pod_is_evicted_while_the_pod_template_contains_the_sidecar() {
 #[test]
 fn template_fields_are_released_once_and_the_controller_replaces_the_pods() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
-    let (pods, mut in_place) = ([pod("a")], objects(None));
+    let pods = [pod("a")];
+    let mut in_place = objects(None);
     in_place[0].in_template = true;
     let base = UnbindInputs {
         pods: &pods,

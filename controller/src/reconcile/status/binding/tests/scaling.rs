@@ -122,7 +122,8 @@ fn binding_that_lost_keda_is_requeued_when_its_last_write_must_have_arrived() {
         inputs.1.resolved_mut().target.replicas = Some(2);
         report(&inputs.0, &inputs.1, &inputs.2, now()).requeue
     };
-    let (seconds, settled) = (Duration::from_secs, requeue_of(None));
+    let seconds = Duration::from_secs;
+    let settled = requeue_of(None);
     for (lost_for, requeue) in [
         (seconds(0), Requeue::After(seconds(30))),
         (seconds(29), Requeue::After(seconds(1))),
