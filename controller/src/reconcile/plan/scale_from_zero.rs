@@ -106,113 +106,106 @@ pub fn plan_scale_up(observed: &Observed, object: &ObjectRef) -> Option<ScaleFro
 
 #[cfg(test)]
 mod tests {
-    use asya_shared::inject::bound::ProbeResult::{self, Unverified, Verified};
+    use asya_shared::inject::bound::ProbeResult;
     use asya_shared::resolve::{AutoscalerHandoff, ObjectRef};
 
     use super::{ScaleFromZeroInputs, ScaleFromZeroStep, decide};
     use crate::reconcile::plan::rollout::inputs::RolloutDecision;
     use crate::reconcile::plan::steps::ScaleFromZero;
 
+    /// A target at zero, with no rollout and with new pods known to get the sidecar.
+    struct Row {
+        case: &'static str,
+        handoff: Option<AutoscalerHandoff>,
+        rollout: RolloutDecision,
+        probe_result: ProbeResult,
+        runs_probe: bool,
+        scales_up: bool,
+    }
+
+    impl Row {
+        fn new(case: &'static str, scales_up: bool) -> Self {
+            Self {
+                case,
+                handoff: None,
+                rollout: RolloutDecision::NotNeeded,
+                probe_result: ProbeResult::Verified,
+                runs_probe: false,
+                scales_up,
+            }
+        }
+    }
+
+    fn handoff(is_set: bool, is_propagated: bool) -> AutoscalerHandoff {
+        AutoscalerHandoff {
+            owner: ObjectRef::default(),
+            is_set,
+            is_propagated,
+        }
+    }
+
+    fn rows() -> [Row; 9] {
+        [
+            Row::new("no owner has the annotation", true),
+            Row {
+                handoff: Some(handoff(true, true)),
+                ..Row::new("the annotation is removed first", false)
+            },
+            Row {
+                handoff: Some(handoff(true, true)),
+                rollout: RolloutDecision::wait("text"),
+                ..Row::new("the annotation will be removed", false)
+            },
+            Row {
+                handoff: Some(handoff(true, true)),
+                rollout: RolloutDecision::Halted(String::new()),
+                ..Row::new("the rollout is halted", true)
+            },
+            Row {
+                handoff: Some(handoff(false, false)),
+                ..Row::new("the owner has not reacted yet", false)
+            },
+            Row {
+                handoff: Some(handoff(false, true)),
+                ..Row::new("the owner has reacted", true)
+            },
+            Row {
+                probe_result: ProbeResult::Unverified,
+                runs_probe: true,
+                ..Row::new("a dry run comes first", false)
+            },
+            Row {
+                probe_result: ProbeResult::Unverified,
+                ..Row::new("the webhook is down", true)
+            },
+            Row {
+                probe_result: ProbeResult::Rejected("quota".to_owned()),
+                runs_probe: true,
+                ..Row::new("pods do not get the sidecar", true)
+            },
+        ]
+    }
+
     /// SAFE-24, SO-6
     #[test]
     fn target_at_zero_is_scaled_up_after_everything_that_would_replace_its_first_pod() {
-        let handoff = |is_set: bool, is_propagated: bool| {
-            let owner = ObjectRef::default();
-            Some(AutoscalerHandoff {
-                owner,
-                is_set,
-                is_propagated,
-            })
-        };
-        let idle = Some(RolloutDecision::NotNeeded);
-        let waiting = Some(RolloutDecision::wait("text"));
-        let halted = Some(RolloutDecision::Halted(String::new()));
         let scale_up = ScaleFromZero {
             object: ObjectRef::default(),
             replicas: 1,
         };
-        for (case, handoff, rollout, probe_result, runs_probe, now) in [
-            (
-                "no owner has the annotation",
-                None,
-                &idle,
-                Verified,
-                false,
-                true,
-            ),
-            (
-                "the annotation is removed first",
-                handoff(true, true),
-                &idle,
-                Verified,
-                false,
-                false,
-            ),
-            (
-                "the annotation will be removed",
-                handoff(true, true),
-                &waiting,
-                Verified,
-                false,
-                false,
-            ),
-            (
-                "the rollout is halted",
-                handoff(true, true),
-                &halted,
-                Verified,
-                false,
-                true,
-            ),
-            (
-                "the owner has not reacted yet",
-                handoff(false, false),
-                &idle,
-                Verified,
-                false,
-                false,
-            ),
-            (
-                "the owner has reacted",
-                handoff(false, true),
-                &idle,
-                Verified,
-                false,
-                true,
-            ),
-            (
-                "a dry run comes first",
-                None,
-                &idle,
-                Unverified,
-                true,
-                false,
-            ),
-            ("the webhook is down", None, &idle, Unverified, false, true),
-            (
-                "pods do not get the sidecar",
-                None,
-                &idle,
-                ProbeResult::Rejected("quota".to_owned()),
-                true,
-                true,
-            ),
-        ] {
-            let step = decide(
-                &ScaleFromZeroInputs {
-                    handoff: handoff.as_ref(),
-                    rollout: rollout.as_ref(),
-                    probe_result: Some(&probe_result),
-                    runs_probe,
-                },
-                scale_up.clone(),
-            );
-            let expected = if now {
+        for row in rows() {
+            let inputs = ScaleFromZeroInputs {
+                handoff: row.handoff.as_ref(),
+                rollout: Some(&row.rollout),
+                probe_result: Some(&row.probe_result),
+                runs_probe: row.runs_probe,
+            };
+            let expected = if row.scales_up {
                 ScaleFromZeroStep::Now(scale_up.clone())
             } else {
                 ScaleFromZeroStep::Later
             };
-            assert_eq!(step, expected, "{case}");
+            assert_eq!(decide(&inputs, scale_up.clone()), expected, "{}", row.case);
         }
     }
 }

@@ -458,31 +458,32 @@ fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {
 /// SAFE-33, RUN-2, FW-23 (a)
 #[test]
 fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
-    let deletion = |orphans: bool, template_stays: bool| {
-        let mut observed = deleting(&json!({}), &json!({}));
-        observed.deletion.orphans = orphans;
-        observed.previous.template = template_stays.then(TemplateStatus::default);
-        observed.binding = template_stays.then(|| {
-            ObservedBinding::from(ObservedUnbinding {
-                skip: true,
-                ..ObservedUnbinding::default()
-            })
-        });
-        plan_deletion(&observed, now())
+    let plain = deleting(&json!({}), &json!({}));
+    let mut orphans = deleting(&json!({}), &json!({}));
+    orphans.deletion.orphans = true;
+    let mut template_stays = deleting(&json!({}), &json!({}));
+    template_stays.previous.template = Some(TemplateStatus::default());
+    let unbinding = ObservedUnbinding {
+        skip: true,
+        ..ObservedUnbinding::default()
     };
-    for (orphans, template_stays, others, mounted, expected) in [
-        (false, false, false, false, SharedConfigMapAction::Delete),
-        (false, false, true, false, SharedConfigMapAction::Keep),
-        (false, false, false, true, SharedConfigMapAction::Keep),
-        (true, false, false, false, SharedConfigMapAction::Orphan),
-        (true, false, true, false, SharedConfigMapAction::Orphan),
-        (false, true, false, false, SharedConfigMapAction::Orphan),
-        (false, true, false, true, SharedConfigMapAction::Orphan),
-    ] {
-        let action = deletion(orphans, template_stays).shared_config_maps(others, mounted);
+    template_stays.binding = Some(unbinding.into());
+    let action = |observed: &Observed, others: bool, mounted: bool| {
+        plan_deletion(observed, now()).shared_config_maps(others, mounted)
+    };
+    assert_eq!(action(&plain, false, false), SharedConfigMapAction::Delete);
+    assert_eq!(action(&plain, true, false), SharedConfigMapAction::Keep);
+    assert_eq!(action(&plain, false, true), SharedConfigMapAction::Keep);
+    for others in [false, true] {
+        let orphaned = action(&orphans, others, false);
+        assert_eq!(orphaned, SharedConfigMapAction::Orphan, "others: {others}");
+    }
+    for mounted in [false, true] {
+        let orphaned = action(&template_stays, false, mounted);
         assert_eq!(
-            action, expected,
-            "{orphans} {template_stays} {others} {mounted}"
+            orphaned,
+            SharedConfigMapAction::Orphan,
+            "mounted: {mounted}"
         );
     }
 }
