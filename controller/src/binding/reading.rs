@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::kinds::Kind;
-use super::targets::CacheLookup;
+use super::targets::{CacheLookup, ForbiddenKind};
 use super::{
     Bindings, KindAvailability, ObjectId, OwnedTemplateFields, TargetSnapshot, TargetState, spec,
 };
@@ -126,10 +126,10 @@ impl Bindings {
         })
     }
 
-    fn forbidden_kind(&self, kind_resolver: &dyn Resolver) -> Option<(Kind, Arc<str>)> {
+    fn forbidden_kind(&self, kind_resolver: &dyn Resolver) -> Option<ForbiddenKind> {
         let mut kinds = kind_resolver.related().iter().map(|kind| Kind::from(*kind));
         kinds.find_map(|kind| match self.kinds.availability(&kind) {
-            KindAvailability::Forbidden(rule) => Some((kind, rule)),
+            KindAvailability::Forbidden(missing_rule) => Some(ForbiddenKind { kind, missing_rule }),
             _ => None,
         })
     }

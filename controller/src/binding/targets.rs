@@ -22,8 +22,16 @@ pub struct TargetSnapshot {
     pub spec_hash: Box<str>,
     /// The fields of its pod template that the operator owns (BIND-50).
     pub owned_template_fields: Option<OwnedTemplateFields>,
-    /// A related kind that the operator is not permitted to read, and the missing RBAC rule.
-    pub forbidden_kind: Option<(Kind, Arc<str>)>,
+    /// A related kind that the operator is not permitted to read.
+    pub forbidden_kind: Option<ForbiddenKind>,
+}
+
+/// A kind that the operator is not permitted to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForbiddenKind {
+    pub kind: Kind,
+    /// The RBAC rule that permits it.
+    pub missing_rule: Arc<str>,
 }
 
 /// The fields of a pod template that the operator owns.

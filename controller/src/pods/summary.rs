@@ -10,6 +10,25 @@ use crate::record::{PodRecord, Problem, ProblemClass};
 /// How long a container's failed exit counts as a failure (STA-2).
 const FAILED_EXIT_RETENTION: Duration = Duration::from_mins(10);
 
+/// A pod that fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedPod {
+    pub problem: Problem,
+    /// Name of the pod.
+    pub pod: Arc<str>,
+}
+
+impl FailedPod {
+    /// The message for a condition (STA-3).
+    pub fn message(&self) -> String {
+        let Self { problem, pod } = self;
+        match &problem.container {
+            Some(container) => format!("Container {container}: {} (pod {pod})", problem.reason),
+            None => format!("{} (pod {pod})", problem.reason),
+        }
+    }
+}
+
 /// Counts of an actor's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pods {
@@ -25,8 +44,8 @@ pub struct Pods {
     pub failing: i32,
     /// Other pods that are not ready.
     pub pending: i32,
-    /// The failure of the highest class among pods of the current template, with its pod.
-    pub failure: Option<(Problem, Arc<str>)>,
+    /// The pod of the current template whose failure has the highest class.
+    pub failure: Option<FailedPod>,
     /// Earliest time since which a running pod of the current template has been unready.
     pub unready_since: Option<Timestamp>,
     /// When the next failed exit stops counting.
@@ -81,9 +100,10 @@ impl Pods {
         let first = self
             .failure
             .as_ref()
-            .is_none_or(|(known, _)| problem.class < known.class);
+            .is_none_or(|known| problem.class < known.problem.class);
         if current && first {
-            self.failure = Some((problem, Arc::clone(&pod.metadata.key.name)));
+            let pod = Arc::clone(&pod.metadata.key.name);
+            self.failure = Some(FailedPod { problem, pod });
         }
     }
 
@@ -106,14 +126,6 @@ impl Pods {
             .cloned()
             .chain(exited)
             .min_by_key(|problem| problem.class)
-    }
-}
-
-/// Condition message for a failure (STA-3).
-pub fn message(problem: &Problem, pod: &str) -> String {
-    match &problem.container {
-        Some(container) => format!("Container {container}: {} (pod {pod})", problem.reason),
-        None => format!("{} (pod {pod})", problem.reason),
     }
 }
 

@@ -32,6 +32,7 @@ use asya_shared::config::TransportsConfig;
 use asya_shared::transport::ActorQueue;
 use children::{Children, ScalingQuery};
 use k8s_openapi::jiff::Timestamp;
+use queue::QueueResult;
 use queue_name_taken::desired_unless_name_taken;
 use unbinding::Ending;
 
@@ -66,8 +67,9 @@ pub async fn observe(
     let known_pods = context.stores.pods.of_actor(key);
     let intent = Intent::observe(context, actor, now).await?;
     let mut observed = observe_objects(context, intent, known_pods, now).await?;
-    (observed.queue, observed.memory_updates.broker_failure) =
-        queue::observe(context, &observed).await;
+    let QueueResult { queue, failure } = queue::observe(context, &observed).await;
+    observed.queue = queue;
+    observed.memory_updates.broker_failure = failure;
     Ok(Some(observed))
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{Pods, message};
+use super::Pods;
 use crate::reconcile::tests::fixtures::record;
 use crate::record::{PodRecord, ProblemClass};
 
@@ -79,7 +79,7 @@ fn error_exit_counts_for_ten_minutes() {
     };
     let fresh = exited(590);
     assert_eq!(
-        fresh.failure.as_ref().map(|(problem, _)| problem.class),
+        fresh.failure.as_ref().map(|it| it.problem.class),
         Some(ProblemClass::SidecarError)
     );
     assert_eq!(
@@ -104,7 +104,7 @@ fn highest_class_of_recent_error_exits_is_reported() {
         let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
             "containerStatuses": [exited("asya-sidecar", 5), exited("asya-runtime", runtime)]});
         let counts = count(&[pod("p", &json!({}), &status)]);
-        let class = counts.failure.map(|(problem, _)| problem.class);
+        let class = counts.failure.map(|it| it.problem.class);
         (class, counts.failure_expires)
     };
     let ends = |seconds| Some(now() + SignedDuration::from_secs(seconds));
@@ -132,11 +132,8 @@ fn highest_class_then_the_smallest_name_is_reported() {
         ),
         pod("y", &json!({}), &waiting("helper", "ErrImagePull")),
     ]);
-    let (problem, name) = counts.failure.unwrap();
-    assert_eq!(
-        message(&problem, &name),
-        "Container helper: ErrImagePull (pod y)"
-    );
+    let failed = counts.failure.unwrap();
+    assert_eq!(failed.message(), "Container helper: ErrImagePull (pod y)");
     assert_eq!((counts.failing, counts.pending), (3, 0));
 }
 
@@ -178,7 +175,7 @@ fn unschedulable_pod_is_pending_not_failing() {
     let counts = count(&[pod("p", &json!({}), &status)]);
     assert_eq!((counts.failing, counts.pending), (0, 1));
     assert_eq!(
-        counts.failure.map(|(problem, _)| problem.class),
+        counts.failure.map(|it| it.problem.class),
         Some(ProblemClass::PendingResources)
     );
 }

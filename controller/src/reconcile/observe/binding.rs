@@ -338,8 +338,9 @@ fn resolution_of(snapshot: &TargetSnapshot) -> TargetResolution {
             spec_hash: snapshot.spec_hash.clone(),
             owned_template_fields: snapshot.owned_template_fields.clone(),
         })),
-        (Resolution::Waiting(_), Some((kind, rule))) => {
-            TargetResolution::Refused(forbidden_fault(kind, rule))
+        (Resolution::Waiting(_), Some(forbidden)) => {
+            let fault = forbidden_fault(&forbidden.kind, &forbidden.missing_rule);
+            TargetResolution::Refused(fault)
         }
         (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
             TargetResolution::Refused(Fault::from(finding.clone()))

@@ -10,29 +10,41 @@ use crate::record::ActorRecord;
 /// A verified queue is reported as failed after this many failures in a row (QUE-10).
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// Queries the broker unless the queue is verified and no recheck was requested. Also returns the error to count if a
-/// verified queue could not be observed.
-pub(super) async fn observe(
-    context: &Context,
-    observed: &Observed,
-) -> (ObservedQueue, Option<BrokerError>) {
+/// Result of observing the queue.
+pub(super) struct QueueResult {
+    pub(super) queue: ObservedQueue,
+    /// The error to count if a verified queue could not be observed.
+    pub(super) failure: Option<BrokerError>,
+}
+
+impl From<ObservedQueue> for QueueResult {
+    fn from(queue: ObservedQueue) -> Self {
+        Self {
+            queue,
+            failure: None,
+        }
+    }
+}
+
+/// Queries the broker unless the queue is verified and no recheck was requested.
+pub(super) async fn observe(context: &Context, observed: &Observed) -> QueueResult {
     let Ok(desired) = &observed.desired else {
-        return (ObservedQueue::NotQueried, None);
+        return ObservedQueue::NotQueried.into();
     };
     if !observed.receives_messages()
         || observed.actor.annotations.paused
         || !observed.queues_managed
     {
-        return (ObservedQueue::NotQueried, None);
+        return ObservedQueue::NotQueried.into();
     }
     let key = observed.key();
     let verified = observed.is_verified(desired);
     if verified && context.queue_rechecks.reason(key).is_none() {
-        return (ObservedQueue::Verified, None);
+        return ObservedQueue::Verified.into();
     }
     let client = context.brokers.client(&desired.transport, &key.namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
-        Ok(observation) => (ObservedQueue::Checked(observation.check), None),
+        Ok(observation) => ObservedQueue::Checked(observation.check).into(),
         Err(error) => classify_failure(context.queue_rechecks.failures(key), verified, error),
     }
 }
@@ -62,28 +74,27 @@ pub(super) fn reported_depth(
 
 /// Classifies a failed queue check after this many `failures` in a row. If the broker was not even queried because
 /// other calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
-pub(super) fn classify_failure(
-    failures: u32,
-    verified: bool,
-    error: BrokerError,
-) -> (ObservedQueue, Option<BrokerError>) {
+pub(super) fn classify_failure(failures: u32, verified: bool, error: BrokerError) -> QueueResult {
     if error.not_called_delay().is_some() {
-        return (ObservedQueue::Deferred(error.requeue()), None);
+        return ObservedQueue::Deferred(error.requeue()).into();
     }
     match error {
         // Nothing was asked, so nothing is learned of a queue that was usable before.
         BrokerError::CircuitOpen(_, wait) if verified => {
-            return (ObservedQueue::Deferred(Requeue::After(wait)), None);
+            return ObservedQueue::Deferred(Requeue::After(wait)).into();
         }
         _ => {}
     }
     if !verified || !error.is_transient() {
-        return (ObservedQueue::Unknown(error), None);
+        return ObservedQueue::Unknown(error).into();
     }
     let queue = if failures + 1 < FAILURE_THRESHOLD {
         ObservedQueue::Deferred(error.requeue())
     } else {
         ObservedQueue::Unknown(error.clone())
     };
-    (queue, Some(error))
+    QueueResult {
+        queue,
+        failure: Some(error),
+    }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
-use crate::pods::summary::{self, Pods};
+use crate::pods::summary::Pods;
 use crate::record::{HpaRecord, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
@@ -143,18 +143,21 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
     let failure = failure(inputs, workload);
     let mut decision = match &failure {
         // Row 5: pods fail, and no pod of the current template is ready.
-        Some((class, message)) if counts.desired > 0 && inputs.pods.current_ready == 0 => {
+        Some(Failure { class, message })
+            if counts.desired > 0 && inputs.pods.current_ready == 0 =>
+        {
             decision(state_of(*class), false, reason_of(*class), message.clone())
         }
         // Row 6: pods find no room on the nodes or in a quota.
-        Some((ProblemClass::PendingResources, message)) if counts.ready < counts.desired => {
-            decision(
-                State::PendingResources,
-                false,
-                Reason::PendingResources,
-                message.clone(),
-            )
-        }
+        Some(Failure {
+            class: ProblemClass::PendingResources,
+            message,
+        }) if counts.ready < counts.desired => decision(
+            State::PendingResources,
+            false,
+            Reason::PendingResources,
+            message.clone(),
+        ),
         _ => {
             let decision = pods_decision(inputs, workload, counts, failure.clone());
             with_scaling_error(inputs, decision)
@@ -186,7 +189,7 @@ fn pods_decision(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
-    failure: Option<(ProblemClass, String)>,
+    failure: Option<Failure>,
 ) -> StateDecision {
     let mut decision = pods_row(inputs, workload, counts, failure);
     decision.progressing = matches!(
@@ -206,7 +209,7 @@ fn pods_row(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
-    failure: Option<(ProblemClass, String)>,
+    failure: Option<Failure>,
 ) -> StateDecision {
     let Counts {
         desired,
@@ -220,7 +223,7 @@ fn pods_row(
             decision(State::Napping, true, Reason::ScaledToZero, text)
         }
         // Row 9: some pods fail.
-        Some((class, message)) if ready < desired => {
+        Some(Failure { class, message }) if ready < desired => {
             decision(State::Degraded, false, reason_of(class), message)
         }
         // Row 10: a new template is being rolled out.
@@ -352,33 +355,33 @@ impl Counts {
     }
 }
 
+/// Why pods fail or cannot be created.
+#[derive(Clone, Debug)]
+struct Failure {
+    class: ProblemClass,
+    message: String,
+}
+
 /// The most important failure: of the pods, or one that keeps pods from being created.
-fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<(ProblemClass, String)> {
-    let pod_failure = inputs
-        .pods
-        .failure
-        .as_ref()
-        .map(|(problem, pod)| (problem.class, summary::message(problem, pod)));
+fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<Failure> {
+    let pod_failure = inputs.pods.failure.as_ref().map(|failed| Failure {
+        class: failed.problem.class,
+        message: failed.message(),
+    });
     let from_events = inputs.creation_failure.map(|it| &it.failure);
-    let creation_failure = workload
-        .replica_failure
-        .as_ref()
-        .or(from_events)
-        .map(|failure| {
-            let class = if failure.is_quota() {
-                ProblemClass::PendingResources
-            } else {
-                ProblemClass::WorkloadError
-            };
-            (
-                class,
-                format!("pods cannot be created: {}", failure.message),
-            )
-        });
+    let creation_failure = workload.replica_failure.as_ref().or(from_events);
+    let creation_failure = creation_failure.map(|failure| Failure {
+        class: if failure.is_quota() {
+            ProblemClass::PendingResources
+        } else {
+            ProblemClass::WorkloadError
+        },
+        message: format!("pods cannot be created: {}", failure.message),
+    });
     pod_failure
         .into_iter()
         .chain(creation_failure)
-        .min_by_key(|(class, _)| *class)
+        .min_by_key(|failure| failure.class)
 }
 
 /// Row 10. Replica counts of an older generation say nothing about a rollout, but the pods do. A workload being deleted

@@ -23,26 +23,26 @@ pub(super) fn summarize_transport<'a>(
     observed: &'a Observed,
     outcome: &'a CommonOutcome,
 ) -> TransportSummary<'a> {
-    let (fault, spec_fault) = faults_of(observed, outcome);
+    let fault = transport_fault(observed, outcome);
     TransportSummary {
         fault,
-        spec_fault,
+        spec_fault: spec_fault(observed),
         unusable: unusable_reason(observed, outcome, fault),
         condition: transport_condition(observed, outcome, fault),
     }
 }
 
-/// Returns this reconcile's faults of the transport and of the spec.
-fn faults_of<'a>(
-    observed: &'a Observed,
-    outcome: &'a CommonOutcome,
-) -> (Option<&'a Fault>, Option<&'a Fault>) {
+fn transport_fault<'a>(observed: &'a Observed, outcome: &'a CommonOutcome) -> Option<&'a Fault> {
     match (&observed.desired, &outcome.queue) {
-        (Err(fault), _) if fault.reason.concerns_transport() => (Some(fault), None),
-        (Err(fault), _) => (None, Some(fault)),
-        (Ok(_), QueueState::Fault(fault)) => (Some(fault), None),
-        (Ok(_), _) => (None, None),
+        (Err(fault), _) => Some(fault).filter(|fault| fault.reason.concerns_transport()),
+        (Ok(_), QueueState::Fault(fault)) => Some(fault),
+        (Ok(_), _) => None,
     }
+}
+
+fn spec_fault(observed: &Observed) -> Option<&Fault> {
+    let fault = observed.desired.as_ref().err();
+    fault.filter(|fault| !fault.reason.concerns_transport())
 }
 
 /// Returns why the queue cannot be used. If the broker was not queried, as for a paused actor, the previous

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::super::queue::classify_failure;
+use super::super::queue::{QueueResult, classify_failure};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::broker::limiter::{BrokerLimiter, Labelled, Operation, WorkerShare};
@@ -58,8 +58,9 @@ async fn reports(
                     Ok(Response) => return reported,
                     Err(error) => error,
                 };
-                let (queue, counted) = classify_failure(rechecks.failures(&key), true, error);
-                if let Some(error) = counted {
+                let QueueResult { queue, failure } =
+                    classify_failure(rechecks.failures(&key), true, error);
+                if let Some(error) = failure {
                     rechecks.record_failure(&key, &error);
                 }
                 let requeue = match queue {
@@ -117,7 +118,11 @@ async fn unverified_queue_reports_the_last_error_while_the_circuit_is_open() {
     }
     let rejected = limiter.call::<Response>(read, async { panic!("called") });
     let error = rejected.await.err().unwrap();
-    let (ObservedQueue::Unknown(reported), None) = classify_failure(0, false, error) else {
+    let QueueResult {
+        queue: ObservedQueue::Unknown(reported),
+        failure: None,
+    } = classify_failure(0, false, error)
+    else {
         panic!("not reported");
     };
     let fault = reported.fault();

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::condition::ConditionValue;
 use crate::fault::{Fault, Reason};
-use crate::pods::summary::{self, Pods};
+use crate::pods::summary::Pods;
 use crate::reconcile::model::condition_types::{TARGET_RESOLVED, WORKLOAD_READY};
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::status::state::{reason_of, state_of};
@@ -161,17 +161,15 @@ fn failing_pods_decision(
     counted: &TargetPodCounts,
     pods: &Pods,
 ) -> Option<BindingStateDecision> {
-    let (problem, pod) = pods.failure.as_ref()?;
+    let failed = pods.failure.as_ref()?;
+    let problem = &failed.problem;
     let container = problem.container.as_deref()?;
     if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&container) {
         return None;
     }
     let ready = counted.ready;
     let lacks_pods = ready < inputs.desired.unwrap_or(counted.total);
-    let unready = || {
-        let text = summary::message(problem, pod);
-        ConditionValue::new(false, reason_of(problem.class), text)
-    };
+    let unready = || ConditionValue::new(false, reason_of(problem.class), failed.message());
     let state = if ready == 0 {
         state_of(problem.class)
     } else {

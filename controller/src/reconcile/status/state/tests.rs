@@ -10,7 +10,7 @@ use super::{SkipReason, StateDecision, StateInputs, decide};
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
-use crate::pods::summary::Pods;
+use crate::pods::summary::{FailedPod, Pods};
 use crate::reconcile::tests::fixtures::{stateful_set, workload};
 use crate::record::{HpaRecord, Problem, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
@@ -133,7 +133,8 @@ impl Row {
             container: Some("c".into()),
             reason: "Why".into(),
         };
-        self.with(|row| row.pods.failure = Some((problem, "pod-1".into())))
+        let pod = "pod-1".into();
+        self.with(|row| row.pods.failure = Some(FailedPod { problem, pod }))
     }
 
     /// Turns scaling on, with this state of condition `ScalingReady`.

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
-use crate::pods::summary::Pods;
+use crate::pods::summary::{FailedPod, Pods};
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
@@ -39,7 +39,10 @@ fn failing(class: ProblemClass, container: &str) -> Pods {
         reason: "x".into(),
     };
     Pods {
-        failure: Some((problem, Arc::from("p"))),
+        failure: Some(FailedPod {
+            problem,
+            pod: Arc::from("p"),
+        }),
         ..Pods::default()
     }
 }
