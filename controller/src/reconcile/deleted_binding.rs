@@ -19,8 +19,8 @@ use crate::record::Key;
 /// that is gone.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What to remember of a binding whose actor is gone; `None` if its pods may keep the sidecar.
-pub(super) fn of(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> {
+/// The binding to remember now that its actor is gone; `None` if its pods may keep the sidecar.
+pub(super) fn to_remember(observed: &Observed, now: Timestamp) -> Option<DeletedBinding> {
     let unbinding = observed.unbinding()?;
     let target = unbinding.target.as_ref().filter(|_| !unbinding.skip)?;
     Some(DeletedBinding {

@@ -120,7 +120,7 @@ fn remember_outcome(context: &Context, observed: &Observed, outcome: &Outcome) {
         context.depths.forget(key);
     }
     if matches!(outcome, Outcome::Finalized)
-        && let Some(ended) = deleted_binding::of(observed, clock::now())
+        && let Some(ended) = deleted_binding::to_remember(observed, clock::now())
     {
         context.deleted_bindings.record(key, ended);
     }

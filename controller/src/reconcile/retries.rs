@@ -61,9 +61,8 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
         return Ok(Outcome::DeletionBlocked { fault, error });
     }
     let mut active_outcome = ActiveOutcome::initial(observed, None);
-    let of_scaling = false;
     let common = active_outcome.common_mut();
-    common.interrupted = Some(Box::new(Interruption { error, of_scaling }));
+    common.interrupted = Some(Box::new(Interruption::outside_scaling(error)));
     common.fault = Some(fault);
     Ok(Outcome::Active(active_outcome))
 }

@@ -45,8 +45,7 @@ pub(super) async fn apply_standalone(
             let key = &actor.metadata.key;
             match ensure_children(context, key, common, plan, &mut outcome).await {
                 Err(error) if reports_queue => {
-                    let of_scaling = false;
-                    let interruption = Interruption { error, of_scaling };
+                    let interruption = Interruption::outside_scaling(error);
                     outcome.common.interrupted = Some(Box::new(interruption));
                 }
                 ensured => ensured?,

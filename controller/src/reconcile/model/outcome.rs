@@ -165,6 +165,14 @@ impl Interruption {
             of_scaling: true,
         }
     }
+
+    /// Ended a step that does not scale.
+    pub fn outside_scaling(error: Error) -> Self {
+        Self {
+            error,
+            of_scaling: false,
+        }
+    }
 }
 
 impl ActiveOutcome {
