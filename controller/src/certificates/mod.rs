@@ -180,16 +180,8 @@ impl CertificateManager {
             } else {
                 Step::Keep
             };
-            let unknown =
-                !self.trust.is_known() && self.started.elapsed() < TRUST_DISCOVERY_TIMEOUT;
-            if matches!(step, Step::Create(_)) && unknown {
-                return Ok(TRUST_DISCOVERY_TIMEOUT.saturating_sub(self.started.elapsed()));
-            }
-            if step == Step::Switch
-                && self.has_valid_leaf(&secret, now)
-                && !self.is_reachable().await
-            {
-                return Ok(REACHABILITY_RETRY.min(self.config.reachability_deadline));
+            if let Some(wait) = self.postponed(&step, &secret, now).await {
+                return Ok(wait);
             }
             let trusted = self.trust.trusted_anywhere();
             let settings = &self.config.settings;
@@ -225,6 +217,23 @@ impl CertificateManager {
         Err(format!(
             "no success after {MAX_WRITES} writes to the Secret"
         ))
+    }
+
+    /// How long to postpone the step; `None` if it may be taken now.
+    async fn postponed(
+        &mut self,
+        step: &Step,
+        secret: &ParsedSecret,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let running_for = self.started.elapsed();
+        let is_trust_unknown = !self.trust.is_known() && running_for < TRUST_DISCOVERY_TIMEOUT;
+        if matches!(step, Step::Create(_)) && is_trust_unknown {
+            return Some(TRUST_DISCOVERY_TIMEOUT.saturating_sub(running_for));
+        }
+        let is_unreachable =
+            *step == Step::Switch && self.has_valid_leaf(secret, now) && !self.is_reachable().await;
+        is_unreachable.then(|| REACHABILITY_RETRY.min(self.config.reachability_deadline))
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.

@@ -160,14 +160,7 @@ pub fn desired(
         namespace: &key.namespace,
         spec: &spec,
         role_arn: actor.annotations.role_arn.as_deref(),
-        write: if is_new(previous) {
-            Write::Create
-        } else {
-            Write::Stored(Recorded {
-                workloads: &workloads,
-                transport: previous.queue.as_ref().map(|it| &*it.transport),
-            })
-        },
+        write: write_of(previous, &workloads),
         transports: &installation.transports,
         privileged_sidecars: installation.settings.privileged_sidecars,
     };
@@ -225,6 +218,17 @@ fn decode_spec(actor: &ActorRecord) -> Result<AsyncActorSpec, Fault> {
 
 fn invalid(violation: &impl ToString) -> Fault {
     Fault::until_change(Reason::ValidationError, violation.to_string())
+}
+
+/// A new actor is validated like one that is being created, any other against what has been created for it (VAL-11).
+fn write_of<'a>(previous: &'a AsyncActorStatus, workloads: &'a [WorkloadKind]) -> Write<'a> {
+    if is_new(previous) {
+        return Write::Create;
+    }
+    Write::Stored(Recorded {
+        workloads,
+        transport: previous.queue.as_ref().map(|it| &*it.transport),
+    })
 }
 
 fn recorded_workloads(previous: &AsyncActorStatus) -> Vec<WorkloadKind> {
