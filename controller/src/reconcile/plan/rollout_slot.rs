@@ -33,7 +33,12 @@ pub enum RolloutSlotStep {
     /// The update must acquire a slot, because it replaces pods although the actor is unchanged.
     Acquire,
     /// Report the state of a workload that is as desired.
-    Report { rolling: bool, all_ready: bool },
+    Report {
+        /// Its pods are being replaced.
+        rolling: bool,
+        /// All desired pods are ready.
+        all_ready: bool,
+    },
 }
 
 pub(super) fn plan_rollout_slot(observed: &Observed, step: &WorkloadStep) -> RolloutSlotStep {
@@ -41,26 +46,25 @@ pub(super) fn plan_rollout_slot(observed: &Observed, step: &WorkloadStep) -> Rol
         return RolloutSlotStep::Acquire;
     }
     match (step, observed.workload.ours()) {
-        (WorkloadStep::Keep, Some(workload)) => {
-            let (rolling, all_ready) = rollout_state(workload);
-            RolloutSlotStep::Report { rolling, all_ready }
-        }
+        (WorkloadStep::Keep, Some(workload)) => report(workload),
         _ => RolloutSlotStep::NotNeeded,
     }
 }
 
-/// Whether pods of a workload are being replaced, and whether all desired pods are ready.
-fn rollout_state(workload: &WorkloadRecord) -> (bool, bool) {
+fn report(workload: &WorkloadRecord) -> RolloutSlotStep {
     let is_observed = workload.observed_generation >= workload.generation;
-    let ready = workload.ready >= workload.desired;
-    (workload.rolling, is_observed && ready && !workload.rolling)
+    let is_ready = workload.ready >= workload.desired;
+    RolloutSlotStep::Report {
+        rolling: workload.rolling,
+        all_ready: is_observed && is_ready && !workload.rolling,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{RolloutSlotStep, is_installation_rollout, rollout_state};
+    use super::{RolloutSlotStep, is_installation_rollout, report};
     use crate::reconcile::model::child::Child;
     use crate::reconcile::model::observed::Observed;
     use crate::reconcile::plan::plan;
@@ -144,7 +148,9 @@ mod tests {
         ] {
             let mut object = deployment(&observed);
             object["status"] = status;
-            assert_eq!(rollout_state(&workload(&object)), expected, "{object}");
+            let (rolling, all_ready) = expected;
+            let expected = RolloutSlotStep::Report { rolling, all_ready };
+            assert_eq!(report(&workload(&object)), expected, "{object}");
         }
     }
 }
