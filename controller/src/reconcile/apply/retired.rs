@@ -76,7 +76,7 @@ pub(super) async fn check(
     Ok(checked)
 }
 
-/// Schedules the check of the queues that remain: `forgotten` of the `checked` ones do not. Returns when to requeue.
+/// Schedules the next check, unless all `checked` queues are `forgotten`. Returns when to requeue.
 fn schedule_next(
     context: &Context,
     key: &Key,

@@ -175,7 +175,7 @@ pub struct ObservedUnbinding {
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
     pub pods: Vec<PodToReplace>,
-    /// Such a pod without a controller: nobody would replace it.
+    /// Name of such a pod that has no controller to replace it.
     pub unmanaged_pod: Option<Box<str>>,
     /// Whether such a pod is terminating.
     pub has_terminating: bool,

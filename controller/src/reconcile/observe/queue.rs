@@ -79,7 +79,7 @@ pub(super) fn classify_failure(failures: u32, verified: bool, error: BrokerError
         return ObservedQueue::Deferred(error.requeue()).into();
     }
     match error {
-        // Nothing was asked, so nothing is learned of a queue that was usable before.
+        // The broker was not called, which says nothing about a queue that was usable before.
         BrokerError::CircuitOpen(_, wait) if verified => {
             return ObservedQueue::Deferred(Requeue::After(wait)).into();
         }

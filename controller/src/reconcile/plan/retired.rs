@@ -16,7 +16,7 @@ use crate::record::PodRecord;
 pub struct RetiredCheck {
     /// Queues to delete if they are empty.
     pub queues: Vec<QueueStatus>,
-    /// Queues that an earlier process may have created: to delete if they are empty, and nobody else's.
+    /// Queues that an earlier process may have created: deleted if they are empty and not another actor's.
     pub maybe_created: Vec<QueueStatus>,
     /// Queues that no status has named as verified, and so may never have been created. While pods may consume from
     /// them, they are only looked up.

@@ -35,7 +35,7 @@ pub struct UnbindInputs<'a> {
     pub skip: bool,
     /// Pods with the actor's sidecar that are not terminating.
     pub pods: &'a [PodToReplace],
-    /// Such a pod without a controller: nobody would replace it.
+    /// Name of such a pod that has no controller to replace it.
     pub unmanaged_pod: Option<&'a str>,
     /// A pod with the sidecar is terminating.
     pub has_terminating: bool,

@@ -128,8 +128,8 @@ impl PodsReport {
         }
     }
 
-    /// Whether the next reconcile has something to do because of what this one has found out.
-    fn is_news(&self, observed: &Observed) -> bool {
+    /// Whether the result of this reconcile lets the next one take a step.
+    fn requires_another_reconcile(&self, observed: &Observed) -> bool {
         let previous = &observed.previous;
         // The webhook and the next reconcile read it from the status.
         let newly_bound = self.since.is_some() && previous.bound_since.is_none();
@@ -193,7 +193,10 @@ fn requeues(
     target_fault
         .into_iter()
         .chain(rollout_retry(&outcome.rollout))
-        .chain(pods.is_news(observed).then_some(Requeue::Now))
+        .chain(
+            pods.requires_another_reconcile(observed)
+                .then_some(Requeue::Now),
+        )
         .chain(rechecks.into_iter().flatten().map(Requeue::After))
 }
 

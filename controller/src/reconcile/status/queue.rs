@@ -89,9 +89,9 @@ fn queue_status(observed: &Observed, outcome: &CommonOutcome) -> Option<QueueSta
             verified.is_some_and(|known| matches!(known.permission, DeletePermission::HeldBy(_)));
         // Its owner may delete it, so verify it again before relying on it. After a fault, a new process would
         // otherwise report the queue as ready without asking.
-        let is_doubtful = lost || matches!(outcome.queue, QueueState::Fault(_));
+        let needs_verification = lost || matches!(outcome.queue, QueueState::Fault(_));
         return previous.cloned().map(|queue| QueueStatus {
-            verified_generation: queue.verified_generation.filter(|_| !is_doubtful),
+            verified_generation: queue.verified_generation.filter(|_| !needs_verification),
             ..queue
         });
     };

@@ -95,7 +95,7 @@ fn transport_condition(
     }
 }
 
-/// Returns whether this reconcile learned nothing new about the queue.
+/// Whether this reconcile has not checked the queue.
 fn is_unchanged(outcome: &CommonOutcome) -> bool {
     matches!(
         outcome.queue,

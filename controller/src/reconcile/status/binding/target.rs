@@ -19,7 +19,7 @@ pub(super) fn set_target(
     let Some(pods) = pods else {
         keep_pods(status, &observed.previous);
         if observed.desired.is_err() {
-            // Pods that start now get no sidecar, and nobody counts them.
+            // Pods that start now get no sidecar, and are not counted.
             status.pods = None;
         }
         return;
