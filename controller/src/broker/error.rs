@@ -89,7 +89,6 @@ impl BrokerError {
     /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
-            Self::CircuitOpen(error, _) => error.requeue(),
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
             Self::CredentialsMissing(_)
             | Self::AuthFailed(_)
@@ -98,7 +97,9 @@ impl BrokerError {
             | Self::QueueNameTaken(_) => Requeue::SlowBackoff,
             Self::ConfigInvalid(_) => Requeue::AwaitChange,
             Self::DeletedRecently(_) => Requeue::After(DELETED_RECENTLY),
-            Self::RetryAfter(_, wait) | Self::TooManyWaiting(_, wait) => Requeue::After(*wait),
+            Self::RetryAfter(_, wait)
+            | Self::TooManyWaiting(_, wait)
+            | Self::CircuitOpen(_, wait) => Requeue::After(*wait),
             Self::TooManyCalls(_) | Self::Unconfirmed(_) => Requeue::After(BUSY),
         }
     }
@@ -114,14 +115,19 @@ impl BrokerError {
         )
     }
 
-    /// The requeue delay when the broker was not called, which says nothing about it. `None` while its circuit is open:
-    /// then its last answer is known.
+    /// The requeue delay when the broker was not called: then this is no answer of it, and counts as no failure.
     pub fn not_called_delay(&self) -> Option<Duration> {
         match self {
             Self::TooManyCalls(_) | Self::Unconfirmed(_) => Some(BUSY),
-            Self::TooManyWaiting(_, wait) => Some(*wait),
+            Self::TooManyWaiting(_, wait) | Self::CircuitOpen(_, wait) => Some(*wait),
             _ => None,
         }
+    }
+
+    /// Whether there is nothing to report: the broker was not called. While its circuit is open, its last answer is
+    /// known, and reported.
+    pub fn is_silent(&self) -> bool {
+        self.not_called_delay().is_some() && !matches!(self, Self::CircuitOpen(..))
     }
 
     /// The error of an overloaded or broken broker, with the delay that it requests, if any.
@@ -177,23 +183,25 @@ mod tests {
         }
     }
 
-    /// OPS-22
+    /// OPS-22, QUE-10
     #[test]
-    fn only_uncalled_brokers_cause_a_silent_requeue() {
+    fn broker_that_was_not_called_has_not_failed_and_only_its_last_answer_is_reported() {
         let text = String::new;
         let wait = Duration::from_secs(9);
-        for (error, expected) in [
-            (BrokerError::TooManyCalls(text()), Some(BUSY)),
-            (BrokerError::Unconfirmed(text()), Some(BUSY)),
-            (BrokerError::TooManyWaiting(text(), wait), Some(wait)),
-            (BrokerError::RetryAfter(text(), wait), None),
-            (BrokerError::Unreachable(text()), None),
+        for (error, expected, is_silent) in [
+            (BrokerError::TooManyCalls(text()), Some(BUSY), true),
+            (BrokerError::Unconfirmed(text()), Some(BUSY), true),
+            (BrokerError::TooManyWaiting(text(), wait), Some(wait), true),
+            (BrokerError::RetryAfter(text(), wait), None, false),
+            (BrokerError::Unreachable(text()), None, false),
             (
                 BrokerError::CircuitOpen(Box::new(BrokerError::Unreachable(text())), wait),
-                None,
+                Some(wait),
+                false,
             ),
         ] {
             assert_eq!(error.not_called_delay(), expected, "{error:?}");
+            assert_eq!(error.is_silent(), is_silent, "{error:?}");
             if let Some(wait) = expected {
                 assert_eq!(error.requeue(), Requeue::After(wait), "{error:?}");
             }
@@ -226,7 +234,7 @@ mod tests {
                     Duration::from_secs(7),
                 ),
                 Reason::BrokerUnreachable,
-                Requeue::Backoff,
+                Requeue::After(Duration::from_secs(7)),
             ),
             (
                 BrokerError::Throttled(text()),

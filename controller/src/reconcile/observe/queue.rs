@@ -3,7 +3,6 @@
 use crate::broker::BrokerError;
 use crate::broker::depths::ReportedDepth;
 use crate::context::Context;
-use crate::fault::Requeue;
 use crate::reconcile::model::observed::{CountedDepth, Observed, ObservedQueue, QueueNameTaken};
 use crate::record::ActorRecord;
 
@@ -75,15 +74,9 @@ pub(super) fn reported_depth(
 /// Classifies a failed queue check after this many `failures` in a row. If the broker was not even queried because
 /// other calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
 pub(super) fn classify_failure(failures: u32, verified: bool, error: BrokerError) -> QueueResult {
-    if error.not_called_delay().is_some() {
+    // The last answer of a broker says nothing new of a queue that was usable before.
+    if error.is_silent() || (verified && error.not_called_delay().is_some()) {
         return ObservedQueue::Deferred(error.requeue()).into();
-    }
-    match error {
-        // The broker was not called, which says nothing about a queue that was usable before.
-        BrokerError::CircuitOpen(_, wait) if verified => {
-            return ObservedQueue::Deferred(Requeue::After(wait)).into();
-        }
-        _ => {}
     }
     if !verified || !error.is_transient() {
         return ObservedQueue::Unknown(error).into();

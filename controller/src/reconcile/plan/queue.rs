@@ -112,7 +112,7 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
 
 /// The state of a queue whose creation or update failed. If the broker was not called, that is not a fault.
 pub fn failed_state(error: &BrokerError) -> QueueState {
-    if error.not_called_delay().is_some() {
+    if error.is_silent() {
         QueueState::Deferred(error.requeue())
     } else {
         QueueState::Fault(error.fault())

@@ -75,7 +75,7 @@ pub fn after_untagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
 const MAX_FAILURES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Whether the broker failed. It has not if it was not called.
+/// Whether the broker failed. It has not if it was not called, as while its circuit is open.
 pub fn is_failure(error: &BrokerError) -> bool {
     error.not_called_delay().is_none()
 }
@@ -182,5 +182,18 @@ mod tests {
         assert!(matches!(after(1), RemovalProgress::Recheck(_)));
         assert!(matches!(after(2), RemovalProgress::Recheck(_)));
         assert_eq!(after(3), RemovalProgress::Done);
+    }
+
+    /// QUE-13, QUE-9: what the open circuit returns is no answer of the broker.
+    #[test]
+    fn open_circuit_is_no_failure_of_the_broker_of_a_queue_that_may_exist() {
+        let wait = Duration::from_secs(31);
+        let last = Box::new(BrokerError::Unreachable("no answer".to_owned()));
+        let rejected = BrokerError::CircuitOpen(last, wait);
+        assert!(!is_failure(&rejected));
+        for failures in [0, 1, 9] {
+            let progress = after_unrecorded_removal(Err(rejected.clone()), failures);
+            assert_eq!(progress, RemovalProgress::Recheck(wait), "{failures}");
+        }
     }
 }
