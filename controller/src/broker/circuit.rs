@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::BrokerError;
 
 /// Consecutive calls without a response that open the circuit.
-const FAILURE_THRESHOLD: u32 = 5;
+pub const FAILURE_THRESHOLD: u32 = 5;
 /// How long the circuit stays open before a trial call.
 const OPEN_DURATION: Duration = Duration::from_secs(30);
 /// Failures in a row, with time between them for the broker to recover, that are an outage.

@@ -7,15 +7,18 @@
 //! half of the workers (OPS-22).
 
 mod load;
+mod reachability;
 mod worker_share;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 use load::BrokerLoad;
 use parking_lot::{Mutex, MutexGuard};
+use reachability::Reachability;
 use tokio::pin;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
@@ -43,6 +46,8 @@ const RETRY_SPREAD: Duration = Duration::from_secs(5);
 pub struct BrokerLimiter {
     limits: Arc<Limits>,
     circuit: Mutex<Circuit>,
+    /// Tells the clients of the transport apart.
+    client: usize,
 }
 
 /// What all clients of a transport share.
@@ -57,6 +62,8 @@ struct Limits {
     last_progress: Mutex<Instant>,
     /// Open while the broker requests a pause.
     pause: Mutex<Circuit>,
+    clients: AtomicUsize,
+    reachability: Mutex<Reachability>,
     fence: Fence,
     metrics: Arc<Metrics>,
 }
@@ -147,20 +154,25 @@ impl BrokerLimiter {
             load: Mutex::new(BrokerLoad::new(Instant::now())),
             last_progress: Mutex::new(Instant::now()),
             pause: Mutex::default(),
+            clients: AtomicUsize::new(0),
+            reachability: Mutex::default(),
             fence,
             metrics,
         };
-        Self {
-            limits: Arc::new(limits),
-            circuit: Mutex::default(),
-        }
+        Self::of_client(Arc::new(limits))
     }
 
     /// The limiter of another client of the transport.
     pub fn with_own_circuit(&self) -> Self {
+        Self::of_client(Arc::clone(&self.limits))
+    }
+
+    fn of_client(limits: Arc<Limits>) -> Self {
+        let client = limits.clients.fetch_add(1, Ordering::Relaxed);
         Self {
-            limits: Arc::clone(&self.limits),
+            limits,
             circuit: Mutex::default(),
+            client,
         }
     }
 
@@ -250,7 +262,6 @@ impl BrokerLimiter {
             Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
             _ => self.record_duration(now - started),
         }
-        let is_up = !matches!(result, Err(BrokerError::Unreachable(_)));
         match result {
             Err(error @ BrokerError::Unreachable(_)) => {
                 lock(&self.circuit).record_failure(now, error);
@@ -264,6 +275,10 @@ impl BrokerLimiter {
                 lock(&self.limits.pause).record_response();
             }
         }
+        let is_answered = !matches!(result, Err(BrokerError::Unreachable(_)));
+        // Locked until the metric is set, so that concurrent calls set it in order.
+        let mut reachability = lock(&self.limits.reachability);
+        let is_up = reachability.record(self.client, now, is_answered);
         self.limits
             .metrics
             .transport_up(&self.limits.transport, is_up);

@@ -98,7 +98,11 @@ impl Metrics {
             queue_messages: add(own, "queue_messages", "Messages in actors' queues by state"),
             bound_pods: add(own, "bound_pods", "Pods of bindings by state"),
             broker_requests: add(own, "broker_requests", "Requests to brokers"),
-            transport_up: add(own, "transport_up", "1 if the transport's broker responds"),
+            transport_up: add(
+                own,
+                "transport_up",
+                "1 if the transport's broker responds to any client",
+            ),
             api_writes: add(own, "api_writes", "Write requests to the API server"),
             leading: add(
                 own,
@@ -200,7 +204,7 @@ impl Metrics {
         self.broker_requests.get_or_create(&labels).inc();
     }
 
-    /// Sets whether a transport's broker responds.
+    /// Sets whether a transport's broker responds to any client.
     pub fn transport_up(&self, transport: &str, up: bool) {
         let labels = [("transport", transport.to_owned())];
         self.transport_up.get_or_create(&labels).set(i64::from(up));

@@ -331,8 +331,34 @@ async fn calls_are_counted_by_operation_and_result() {
     for line in [
         r#"broker_requests_total{transport="t",operation="observe",result="yes"} 1"#,
         r#"broker_requests_total{transport="t",operation="observe",result="BrokerUnreachable"} 1"#,
-        r#"transport_up{transport="t"} 0"#,
+        r#"transport_up{transport="t"} 1"#,
     ] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
+}
+
+/// OPS-30: a namespace whose Secret has a wrong CA says nothing of the broker.
+#[tokio::test(start_paused = true)]
+async fn transport_is_up_while_any_of_its_clients_gets_responses() {
+    let metrics: Arc<Metrics> = Arc::default();
+    let share = WorkerShare::of(32);
+    let fence = Fence::unrestricted();
+    let good = BrokerLimiter::new("t", &share, fence, Arc::clone(&metrics));
+    let wrong_ca = good.with_own_circuit();
+    let assert_up = |expected: u8| {
+        let (text, line) = (metrics.text().unwrap(), r#"transport_up{transport="t"}"#);
+        assert!(text.contains(&format!("{line} {expected}\n")), "{text}");
+    };
+    assert!(good.call(READ, async { Ok(Response) }).await.is_ok());
+    for _ in 0..5 {
+        assert!(fail(&wrong_ca).await.is_err());
+        assert_up(1);
+    }
+    for expected in [1, 1, 1, 1, 0] {
+        assert!(fail(&good).await.is_err());
+        assert_up(expected);
+    }
+    sleep(Duration::from_secs(30)).await;
+    assert!(good.call(READ, async { Ok(Response) }).await.is_ok());
+    assert_up(1);
 }
