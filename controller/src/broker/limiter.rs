@@ -4,7 +4,7 @@
 //! actors on other transports. At most [`MAX_CONCURRENT_CALLS`] reconciles, and no more than half of all workers, are
 //! in a call, each bounded by the call's own timeout. Others wait for a call permit only while calls still complete,
 //! and at a slow broker only [`WAITING`] of them: the rest are requeued. All slow brokers together hold no more than
-//! half of the workers (OPS-22).
+//! half of the workers, and all that hang no more than three quarters (OPS-22).
 
 mod load;
 mod reachability;
@@ -20,9 +20,9 @@ use load::BrokerLoad;
 use parking_lot::{Mutex, MutexGuard};
 use reachability::Reachability;
 use tokio::pin;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
-use worker_share::Usage;
+use worker_share::{CallSlot, Usage};
 
 use super::BrokerError;
 use super::circuit::Circuit;
@@ -54,6 +54,8 @@ pub struct BrokerLimiter {
 struct Limits {
     transport: String,
     call_permits: Semaphore,
+    /// Permission for its one call from the reserve of all brokers.
+    reserved_call: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
     reconcile_permits: usize,
     usage: Arc<Usage>,
@@ -148,6 +150,7 @@ impl BrokerLimiter {
         let limits = Limits {
             transport: transport.to_owned(),
             call_permits: Semaphore::new(max.min(MAX_CONCURRENT_CALLS)),
+            reserved_call: Semaphore::new(1),
             reconcile_permits: max.min(MAX_CONCURRENT_CALLS + WAITING),
             usage: share.join(),
             share: Arc::clone(share),
@@ -291,8 +294,12 @@ impl BrokerLimiter {
     }
 
     /// Waits for the permit of one call, as long as calls still complete.
-    async fn call_permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
-        let acquire = self.limits.call_permits.acquire();
+    async fn call_permit(&self) -> Result<(SemaphorePermit<'_>, CallSlot<'_>), BrokerError> {
+        let limits = &*self.limits;
+        let acquire = async {
+            let permit = limits.call_permits.acquire().await?;
+            Ok::<_, AcquireError>((permit, limits.share.call_slot(&limits.reserved_call).await?))
+        };
         pin!(acquire);
         loop {
             let stalled_at = *lock(&self.limits.last_progress) + STALL_TIMEOUT;

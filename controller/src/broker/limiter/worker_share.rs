@@ -1,14 +1,26 @@
-//! How many workers all slow brokers hold together (OPS-22).
+//! How many workers all slow or hanging brokers hold together (OPS-22).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 
 /// The workers that slow brokers may hold. Several transports can reach one broker, so a limit for each is not enough.
 pub struct WorkerShare {
     max: usize,
+    /// Calls in flight to any broker. That one hangs is known only when its calls time out, and until then each holds a
+    /// worker.
+    calls: Semaphore,
+    /// Further calls, one to each broker, so that hanging brokers do not keep the others from being called.
+    reserve: Semaphore,
     brokers: Mutex<Vec<Weak<Usage>>>,
+}
+
+/// Permission for one call, returned on drop.
+pub struct CallSlot<'a> {
+    _slot: SemaphorePermit<'a>,
+    _reserved: Option<SemaphorePermit<'a>>,
 }
 
 /// What one transport's broker holds of the share.
@@ -20,10 +32,12 @@ pub struct Usage {
 }
 
 impl WorkerShare {
-    /// Half of this many workers.
+    /// Half of this many workers, and a quarter as the reserve.
     pub fn of(workers: usize) -> Arc<Self> {
         Arc::new(Self {
             max: (workers / 2).max(1),
+            calls: Semaphore::new((workers / 2).max(1)),
+            reserve: Semaphore::new((workers / 4).max(1)),
             brokers: Mutex::default(),
         })
     }
@@ -31,6 +45,29 @@ impl WorkerShare {
     /// The number of workers that slow brokers may hold together.
     pub fn max(&self) -> usize {
         self.max
+    }
+
+    /// Waits until one more call may be in flight. `reserved` is the broker's own permit for the reserve.
+    ///
+    /// # Errors
+    /// Never: the semaphores are not closed.
+    pub async fn call_slot<'a>(
+        &'a self,
+        reserved: &'a Semaphore,
+    ) -> Result<CallSlot<'a>, AcquireError> {
+        let from_reserve = async {
+            let reserved = reserved.acquire().await?;
+            Ok((self.reserve.acquire().await?, Some(reserved)))
+        };
+        let (slot, reserved) = tokio::select! {
+            biased;
+            slot = self.calls.acquire() => (slot?, None),
+            slot = from_reserve => slot?,
+        };
+        Ok(CallSlot {
+            _slot: slot,
+            _reserved: reserved,
+        })
     }
 
     /// Adds a broker, until the result is dropped.
