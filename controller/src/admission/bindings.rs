@@ -1,5 +1,6 @@
 //! Bindings as the webhook configurations need them, read from the actor records.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asya_shared::admission::{Binding, Policy, required_entry_name};
@@ -29,15 +30,12 @@ pub(super) struct WebhookBinding {
 }
 
 /// All bindings with strategy Pod, oldest first. Excludes a binding whose target another actor owns: a target has one
-/// actor. Returns `None` until all actors are known: an actor that is not listed yet must not lose its entry and its
-/// verification (CFG-2).
-pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
-    if !context.stores.actors.all_scopes_synced() {
-        return None;
-    }
+/// actor. Also excludes those in `unlisted` namespaces, of which only some may be known.
+pub(super) fn all(context: &Context, unlisted: &BTreeSet<Arc<str>>) -> Vec<WebhookBinding> {
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
     context.stores.actors.each(|actor| {
-        if actor.binds_to.is_some() && actor.receives_messages() {
+        let is_listed = !unlisted.contains(&actor.metadata.key.namespace);
+        if is_listed && actor.binds_to.is_some() && actor.receives_messages() {
             actors.push(Arc::clone(actor));
         }
     });
@@ -57,7 +55,7 @@ pub(super) fn all(context: &Context) -> Option<Vec<WebhookBinding>> {
     };
     let owners = actors.iter().filter(owns_target);
     let bindings = owners.filter_map(|actor| WebhookBinding::of(context, actor));
-    Some(bindings.collect())
+    bindings.collect()
 }
 
 impl WebhookBinding {
@@ -157,6 +155,8 @@ impl WebhookBinding {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::all;
@@ -184,21 +184,10 @@ mod tests {
             actors.apply(&None, &actor);
         }
         actors.list_completed(&None);
-        let bindings = all(&context).unwrap();
+        let bindings = all(&context, &BTreeSet::new());
         let names: Vec<_> = bindings.iter().map(|it| &*it.key.name).collect();
         assert_eq!(names, ["b", "c", "a"]);
-    }
-
-    /// CFG-2, AVL-4
-    #[tokio::test]
-    async fn bindings_are_unknown_until_all_actors_are_listed() {
-        let context = context();
-        context.stores.actors.list_pending(&None);
-        assert!(
-            all(&context).is_none(),
-            "an incomplete list counts as complete"
-        );
-        context.stores.actors.list_completed(&None);
-        assert!(all(&context).is_some_and(|bindings| bindings.is_empty()));
+        // CFG-12: part of a list that failed.
+        assert_eq!(all(&context, &["ns".into()].into()), []);
     }
 }

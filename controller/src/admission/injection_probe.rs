@@ -84,10 +84,12 @@ impl InjectionProbes {
     }
 
     /// Reads which entries fail closed on the first call only: later, another client may have changed them. An entry
-    /// that stops being required must be verified again once it is required.
+    /// that stops being required must be verified again once it is required; `is_kept` says which ones stay although
+    /// their binding is not known.
     pub(super) fn retain_required(
         &mut self,
         bindings: &[WebhookBinding],
+        is_kept: impl Fn(&str) -> bool,
         fail_closed: impl FnOnce() -> BTreeSet<Box<str>>,
     ) {
         let inherited = self.inherited.get_or_insert_with(fail_closed);
@@ -95,7 +97,7 @@ impl InjectionProbes {
             .iter()
             .filter_map(WebhookBinding::required_entry)
             .collect();
-        inherited.retain(|entry| required.contains(&**entry));
+        inherited.retain(|entry| required.contains(&**entry) || is_kept(entry));
     }
 
     /// Whether the entry of the actor with this uid may fail closed.

@@ -24,7 +24,7 @@ use asya_shared::admission::facts::WebhookFacts;
 use asya_shared::admission::{self, Endpoint, OwnerRole, Settings, UnenforcedBinding};
 use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use kube::Client;
 use tokio::task::JoinSet;
@@ -120,6 +120,8 @@ pub struct WebhookConfigManager {
     injection_probes: InjectionProbes,
     facts: FactsConfigMap,
     ca_propagation: CaPropagation,
+    /// All entries before this process changed any, once needed.
+    entries_before: Option<Vec<MutatingWebhook>>,
     /// Work queue of the actors.
     queue: WorkQueue<WorkItem>,
     tasks: Tasks,
@@ -149,6 +151,7 @@ impl WebhookConfigManager {
             injection_probes: InjectionProbes::new(client.clone()),
             facts: FactsConfigMap::new(client, &settings.namespace, &settings.release),
             ca_propagation: CaPropagation::default(),
+            entries_before: None,
             settings,
             trust,
             context,
@@ -289,7 +292,8 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Applies every object. Returns the bindings, or `None` while it is not known which ones exist.
+    /// Applies every object. Returns the bindings, or `None` while it is not known which ones exist: an actor that is
+    /// not listed yet must not lose its entry and its verification (CFG-2).
     async fn apply_all(
         &mut self,
         settings: &Settings,
@@ -297,20 +301,48 @@ impl WebhookConfigManager {
     ) -> Option<Vec<WebhookBinding>> {
         let validator = DesiredConfig::new(&admission::validating(settings));
         applied.add(self.validating.apply(&validator, &self.context).await);
-        let bindings = bindings::all(&self.context)?;
+        let unlisted = self.context.stores.actors.unlisted_namespaces()?;
+        let kept = match self.kept_entries(settings, &unlisted).await {
+            Ok(kept) => kept,
+            Err(reason) => {
+                applied.failures.push(reason);
+                return None;
+            }
+        };
+        let bindings = bindings::all(&self.context, &unlisted);
         let configs = &self.mutating;
+        let is_kept = |entry: &str| kept.iter().any(|it| it.name == entry);
         self.injection_probes
-            .retain_required(&bindings, || configs.fail_closed_entries());
+            .retain_required(&bindings, is_kept, || configs.fail_closed_entries());
         let entries: Vec<_> = bindings
             .iter()
             .map(|binding| {
                 binding.binding(|name| self.injection_probes.is_verified(&binding.uid, name))
             })
             .collect();
-        let rules = admission::mutating(settings, &entries);
+        let rules = admission::mutating(settings, &entries, kept);
         self.report_unenforced_required(&rules.unenforced_required);
         self.apply_mutating(rules.objects, applied).await;
         Some(bindings)
+    }
+
+    /// The entries of namespaces that could not be listed, as they were when the first one failed (CFG-12).
+    async fn kept_entries(
+        &mut self,
+        settings: &Settings,
+        unlisted: &BTreeSet<Arc<str>>,
+    ) -> Result<Vec<MutatingWebhook>, String> {
+        if unlisted.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.entries_before.is_none() {
+            let objects = self.mutating.read_all().await?.into_iter();
+            let entries = objects.flat_map(|it| it.webhooks.unwrap_or_default());
+            self.entries_before = Some(entries.collect());
+        }
+        let before = self.entries_before.as_deref().unwrap_or_default();
+        let is_unlisted = |namespace: &str| unlisted.contains(namespace);
+        Ok(admission::kept_entries(settings, before, is_unlisted))
     }
 
     /// Publishes what the webhook cannot observe itself.

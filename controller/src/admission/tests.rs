@@ -1,3 +1,4 @@
+use std::slice;
 use std::sync::Mutex;
 
 use asya_certs::ca_bundle::CaBundle;
@@ -18,7 +19,8 @@ use crate::record::{Enqueue, Projected, Record, WebhookFactsRecord};
 /// Object that the API server of these tests does not store.
 const REFUSED: &str = "asya-injector-3";
 
-/// An empty API server that accepts and records every write, except of [`REFUSED`].
+/// An API server that accepts and records every write, except of [`REFUSED`], and has the mutating configurations that
+/// are recorded.
 fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
     let written = Arc::clone(written);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -32,7 +34,13 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
                 (code, status)
             };
             let (status, response) = if head.method == http::Method::GET {
-                failure(404, "NotFound")
+                let name = head.uri.path().rsplit('/').next().unwrap_or_default();
+                let written = written.lock().unwrap();
+                let is_named = |it: &&Value| {
+                    it["kind"] == "MutatingWebhookConfiguration" && it["metadata"]["name"] == name
+                };
+                let stored = written.iter().rfind(is_named).cloned();
+                stored.map_or_else(|| failure(404, "NotFound"), |object| (200, object))
             } else if head.uri.path().ends_with(REFUSED) {
                 failure(413, "RequestEntityTooLarge")
             } else {
@@ -257,4 +265,63 @@ async fn object_that_cannot_be_written_does_not_keep_the_others_from_being_writt
     };
     assert!(refused.contains(REFUSED), "{refused}");
     assert!(left.contains("asya-injector-4"), "{left}");
+}
+
+/// CFG-12: its list may have failed once, or for good.
+#[tokio::test(start_paused = true)]
+async fn webhook_is_asked_as_before_about_a_namespace_that_cannot_be_listed() {
+    let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
+    let mut manager = manager(&operator, trust, &written, &[]);
+    let entry = |name: &str, namespaces: &[&str], policy: &str| {
+        let key = "kubernetes.io/metadata.name";
+        let terms = json!([{"key": key, "operator": "In", "values": namespaces}]);
+        json!({
+            "name": name, "clientConfig": {"url": "https://webhook:1/mutate/pods"},
+            "failurePolicy": policy, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "namespaceSelector": {"matchExpressions": terms},
+        })
+    };
+    let required = "r-1.required.inject.asya.sh";
+    let existing = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": metadata("asya-injector", 1),
+        "webhooks": [
+            entry("generic.inject.asya.sh", &["gone", "lost"], "Ignore"),
+            entry(required, &["lost"], "Fail"),
+            entry("r-2.required.inject.asya.sh", &["gone"], "Fail"),
+        ],
+    });
+    list(
+        &manager.mutating.watch(&operator.context.metrics),
+        slice::from_ref(&existing),
+    );
+    written.lock().unwrap().push(existing);
+    let actors = &operator.context.stores.actors;
+    let scope = |name: &str| Some(Arc::from(name));
+    actors.list_completed(&scope("gone"));
+    actors.list_failed(&scope("lost"));
+    manager.try_reconcile().await.unwrap();
+    let entries = || {
+        let written = written.lock().unwrap();
+        let is_mutating = |it: &&Value| it["kind"] == "MutatingWebhookConfiguration";
+        let newest = written.iter().rfind(is_mutating).cloned().unwrap();
+        newest["webhooks"].as_array().unwrap().clone()
+    };
+    let kept = entries();
+    let [shared, own] = &kept[..] else {
+        panic!("{kept:#?}")
+    };
+    let namespaces = |it: &Value| it["namespaceSelector"]["matchExpressions"][0]["values"].clone();
+    assert_eq!(namespaces(shared), json!(["lost"]));
+    assert_eq!(shared["failurePolicy"], "Ignore");
+    assert_eq!(
+        (&own["name"], &own["failurePolicy"]),
+        (&json!(required), &json!("Fail"))
+    );
+
+    manager.try_reconcile().await.unwrap();
+    assert_eq!(entries(), kept, "for as long as it cannot be listed");
+    actors.list_completed(&scope("lost"));
+    manager.try_reconcile().await.unwrap();
+    assert_eq!(entries(), [json!(null); 0], "it has no bindings");
 }

@@ -142,6 +142,20 @@ where
         of_release.map(|key| key.name.to_string()).collect()
     }
 
+    /// Reads the objects of this release from the API server: only then their whole content is needed.
+    ///
+    /// # Errors
+    /// If the API server rejects the request or fails.
+    pub(super) async fn read_all(&self) -> Result<Vec<K>, String> {
+        let api: Api<K> = Api::all(self.client.clone());
+        let mut objects = Vec::new();
+        for name in self.names() {
+            let read = api.get_opt(&name).await;
+            objects.extend(read.map_err(|error| format!("{} {name}: {error}", K::kind(&())))?);
+        }
+        Ok(objects)
+    }
+
     /// Every `caBundle` in the objects of this release.
     pub(super) fn bundles(&self) -> Vec<Arc<[u8]>> {
         self.records_of_release()

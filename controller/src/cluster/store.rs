@@ -216,16 +216,21 @@ impl<R: Record> Store<R> {
         inner.lists.values().any(|list| *list == List::Pending)
     }
 
-    /// Whether the store is as complete as it can be: all first lists arrived, except for those of namespaces that
-    /// cannot be listed.
-    pub fn all_scopes_synced(&self) -> bool {
+    /// The namespaces that could not be listed yet: nothing is known of their objects. `None` until all first lists
+    /// have arrived or failed, or if nothing could be listed.
+    pub fn unlisted_namespaces(&self) -> Option<BTreeSet<Arc<str>>> {
         let inner = self.inner.lock();
-        let is_synced = |(scope, list): (&Scope, &List)| match list {
-            List::Complete => true,
-            List::Failing => scope.is_some(),
-            List::Pending | List::NotServed => false,
-        };
-        !inner.lists.is_empty() && inner.lists.iter().all(is_synced)
+        let mut unlisted = BTreeSet::new();
+        for (scope, list) in &inner.lists {
+            match (list, scope) {
+                (List::Complete, _) => {}
+                (List::Failing, Some(namespace)) => {
+                    unlisted.insert(Arc::clone(namespace));
+                }
+                (List::Failing, None) | (List::Pending | List::NotServed, _) => return None,
+            }
+        }
+        (!inner.lists.is_empty()).then_some(unlisted)
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.

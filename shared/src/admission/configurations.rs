@@ -8,7 +8,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
-use super::entry::{client_config, condition, integration_entry, json_size, unenforced_entry};
+use super::entry::{
+    client_config, condition, integration_entry, is_required_entry, json_size, unenforced_entry,
+};
 use super::required::{UnenforcedBinding, required_entries};
 use super::{
     Binding, LARGEST_OBJECT, MAX_OBJECTS, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH,
@@ -30,9 +32,14 @@ pub struct MutatingConfigurations {
 }
 
 /// Renders the mutating configurations. `bindings` are sorted oldest first, so that a new binding makes an older one
-/// fail open only beyond the share of that one's namespace.
+/// fail open only beyond the share of that one's namespace. `kept` are entries of namespaces whose bindings are not
+/// known ([`kept_entries`](super::kept_entries)).
 #[must_use]
-pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurations {
+pub fn mutating(
+    settings: &Settings,
+    bindings: &[Binding],
+    kept: Vec<MutatingWebhook>,
+) -> MutatingConfigurations {
     let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let bindings = || bindings.iter().filter(|it| !is_excluded(it));
     // Only pods known to belong to a required binding may fail closed; the integration's entry sends the others
@@ -47,12 +54,15 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> MutatingConfigurat
     let beyond =
         beyond.filter_map(|(integration, of_it)| unenforced_entry(settings, integration, &of_it));
     let mut objects = Objects::default();
+    let (kept_own, kept_shared): (Vec<_>, Vec<_>) =
+        kept.into_iter().partition(|it| is_required_entry(&it.name));
     optional
         .chain(beyond)
+        .chain(kept_shared)
         .for_each(|entry| objects.add_shared(entry));
-    required
-        .own
+    kept_own
         .into_iter()
+        .chain(required.own)
         .for_each(|entry| objects.add_own(entry));
     let objects = objects.0.into_iter().enumerate().map(|(number, object)| {
         let name = match number {

@@ -16,7 +16,9 @@ use crate::names::label;
 use crate::resolve::{Integration, Operator, OwnerRule, Requirement, Selector};
 
 /// Label with its name that the API server sets on every namespace.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// How the name of a required binding's entry ends.
+const REQUIRED_SUFFIX: &str = ".required.inject.asya.sh";
 /// Maximum number of values of the integration's label (CFG-3).
 const MAX_VALUES: usize = 50;
 /// Maximum size of an own entry's pod selector, in bytes (CFG-7). Users decide about selectors, and all entries
@@ -145,7 +147,13 @@ pub(super) fn json_size(object: &impl Serialize) -> usize {
 #[must_use]
 pub fn required_entry_name(namespace: &str, actor: &str) -> String {
     let hash = hash::of_bytes(format!("{namespace}/{actor}").as_bytes());
-    format!("r-{hash}.required.inject.asya.sh")
+    format!("r-{hash}{REQUIRED_SUFFIX}")
+}
+
+/// Whether an entry is that of one required binding.
+#[must_use]
+pub fn is_required_entry(name: &str) -> bool {
+    name.starts_with("r-") && name.ends_with(REQUIRED_SUFFIX)
 }
 
 /// Whether labels alone do not distinguish the target's pods from others.
@@ -236,7 +244,7 @@ pub(super) fn condition(name: &str, expression: impl Into<String>) -> MatchCondi
     }
 }
 
-fn in_namespaces<'a>(names: impl IntoIterator<Item = &'a str>) -> LabelSelector {
+pub(super) fn in_namespaces<'a>(names: impl IntoIterator<Item = &'a str>) -> LabelSelector {
     let names = names.into_iter().filter(|name| is_name(name));
     LabelSelector {
         match_expressions: Some(vec![requirement(NAMESPACE_NAME, "In", names)]),

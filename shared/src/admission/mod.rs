@@ -7,6 +7,7 @@ mod configurations;
 mod deletion;
 mod entry;
 mod expression;
+mod kept;
 mod required;
 mod syntax;
 #[cfg(test)]
@@ -14,7 +15,8 @@ mod testing;
 
 pub use configurations::{MutatingConfigurations, mutating, validating};
 pub use deletion::CRD_NAME;
-pub use entry::required_entry_name;
+pub use entry::{is_required_entry, required_entry_name};
+pub use kept::kept_entries;
 pub use required::{Unenforced, UnenforcedBinding};
 
 use crate::resolve::{Integration, PodMatch};

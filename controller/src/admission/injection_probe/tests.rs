@@ -116,23 +116,23 @@ async fn verification_survives_a_restart_but_edited_entries_verify_nothing() {
     let entry = required_entry_name("models", "a");
     let failing = || [entry.clone().into()].into();
     let mut restarted = probes(&response);
-    restarted.retain_required(&bindings, failing);
+    restarted.retain_required(&bindings, |_| false, failing);
     assert!(restarted.is_verified(&bindings[0].uid, &entry));
     // The dry run is repeated and fails, which changes nothing.
     let round = run_due(&mut restarted, &bindings, "ca").await;
     assert!(round.retry_after.is_some() && !round.verified);
     assert!(restarted.is_verified(&bindings[0].uid, &entry));
-    restarted.retain_required(&[], failing);
+    restarted.retain_required(&[], |_| false, failing);
     run_due(&mut restarted, &[], "ca").await;
-    restarted.retain_required(&bindings, failing);
+    restarted.retain_required(&bindings, |_| false, failing);
     assert!(
         !restarted.is_verified(&bindings[0].uid, &entry),
         "it was not required in between"
     );
 
     let mut edited = probes(&response);
-    edited.retain_required(&bindings, BTreeSet::default);
-    edited.retain_required(&bindings, failing);
+    edited.retain_required(&bindings, |_| false, BTreeSet::default);
+    edited.retain_required(&bindings, |_| false, failing);
     assert!(!edited.is_verified(&bindings[0].uid, &entry));
     let round = run_due(&mut edited, &bindings, "ca").await;
     assert!(round.retry_after.is_some(), "it is retried");
@@ -154,7 +154,7 @@ async fn dry_run_that_panics_is_repeated() {
     });
     let mut probes = InjectionProbes::new(kube::Client::new(service, "default"));
     let bindings = [binding("Deployment", "web", &[])];
-    probes.retain_required(&bindings, BTreeSet::default);
+    probes.retain_required(&bindings, |_| false, BTreeSet::default);
     let round = run_due(&mut probes, &bindings, "ca").await;
     assert!(!round.verified);
     tokio::time::sleep(round.retry_after.unwrap()).await;
@@ -169,7 +169,7 @@ async fn new_ca_bundle_needs_another_dry_run_and_a_failure_is_only_reported() {
     let bindings = [binding("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
     let mut probes = probes(&response);
-    probes.retain_required(&bindings, BTreeSet::default);
+    probes.retain_required(&bindings, |_| false, BTreeSet::default);
     let round = run_due(&mut probes, &bindings, "ca").await;
     assert!(round.verified && round.retry_after.is_none());
     *response.lock().unwrap() = uninjected();
@@ -228,7 +228,7 @@ async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
             WebhookBinding::for_tests("models", name, unresolved.clone(), Some("actorhash"))
         })
         .collect();
-    probes.retain_required(&bindings, BTreeSet::default);
+    probes.retain_required(&bindings, |_| false, BTreeSet::default);
     let started = tokio::time::Instant::now();
     probes.start(&bindings, "ca");
     assert_eq!(started.elapsed(), Duration::ZERO, "starting does not wait");

@@ -226,28 +226,32 @@ fn write_response_for_an_unwatched_object_is_not_stored() {
     assert_eq!(stored(json!({})), 0);
 }
 
-/// CFG-2, AVL-4
+/// CFG-2, CFG-12
 #[test]
-fn store_is_synced_once_no_first_list_is_pending() {
+fn unlisted_namespaces_are_known_once_no_first_list_is_pending() {
     let store = Store::<PodRecord>::default();
     let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
-    assert!(!store.all_scopes_synced(), "no list has started");
+    let unlisted = |store: &Store<PodRecord>| {
+        let names = store.unlisted_namespaces()?.into_iter();
+        Some(names.map(|it| it.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(unlisted(&store), None, "no list has started");
     store.list_pending(&one);
     store.list_pending(&other);
     store.list_completed(&one);
-    assert!(!store.all_scopes_synced(), "one list is pending");
+    assert_eq!(unlisted(&store), None, "one list is pending");
     store.list_failed(&other);
-    assert!(
-        store.all_scopes_synced(),
-        "a failing namespace does not block others"
-    );
+    let failing = Some(vec!["other".to_owned()]);
+    assert_eq!(unlisted(&store), failing, "it does not block others");
+    store.list_completed(&other);
+    assert_eq!(unlisted(&store), Some(Vec::new()));
 
     let store = Store::<PodRecord>::default();
     store.list_pending(&None);
     store.list_failed(&None);
-    assert!(!store.all_scopes_synced(), "no list has completed");
+    assert_eq!(unlisted(&store), None, "no list has completed");
     store.list_completed(&None);
-    assert!(store.all_scopes_synced());
+    assert_eq!(unlisted(&store), Some(Vec::new()));
 }
 
 /// KEDA-7: the response to a write may arrive after the kind was removed, of which no event reports more.
@@ -260,7 +264,8 @@ fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
     store.kind_removed(&all);
     store.apply_response(&pod("p", "a", "u", 8, true));
     assert_eq!(store.len(), 0);
-    assert!(!store.all_scopes_synced() && !store.has_pending_lists() && !store.is_synced("ns"));
+    assert_eq!(store.unlisted_namespaces(), None);
+    assert!(!store.has_pending_lists() && !store.is_synced("ns"));
 
     store.list_pending(&all);
     store.apply_response(&pod("p", "a", "u", 9, true));

@@ -11,7 +11,7 @@ use super::{MutatingConfigurations, mutating, validating};
 use crate::resolve::{GroupKind, Integration, OwnerRule};
 
 fn rules(bindings: &[Binding]) -> MutatingConfigurations {
-    mutating(&settings(), bindings)
+    mutating(&settings(), bindings, Vec::new())
 }
 
 fn entries(bindings: &[Binding]) -> Vec<MutatingWebhook> {
@@ -213,7 +213,7 @@ fn all_entries_match_pod_creation_and_time_out_after_five_seconds() {
         endpoint: Endpoint::Url("https://127.0.0.1:9443/".to_owned()),
         ..settings()
     };
-    let objects = mutating(&by_url, &[plain("a", "web")]).objects;
+    let objects = mutating(&by_url, &[plain("a", "web")], Vec::new()).objects;
     let config = json!(objects[0].webhooks.as_ref().unwrap()[0].client_config);
     assert_eq!(config["url"], "https://127.0.0.1:9443/mutate/pods");
     assert_eq!(config.get("service"), None);
@@ -311,7 +311,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
         ca_bundle: "x".repeat(2 * 800),
         ..settings()
     };
-    let rules = mutating(&bundle, &bindings);
+    let rules = mutating(&bundle, &bindings, Vec::new());
     let entries: usize = rules
         .objects
         .iter()

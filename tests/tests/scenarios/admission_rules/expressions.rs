@@ -85,7 +85,9 @@ fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
             uid: String::new(),
         },
     };
-    let mut object = mutating(&settings, &bindings(namespace)).objects.remove(0);
+    let mut object = mutating(&settings, &bindings(namespace), Vec::new())
+        .objects
+        .remove(0);
     object.metadata.owner_references = None;
     for entry in object.webhooks.iter_mut().flatten() {
         entry.failure_policy = Some("Fail".to_owned());
