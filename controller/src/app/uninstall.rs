@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::watch::ACTORS_PAGE;
+use crate::cluster::watch::OBJECTS_PAGE;
 use crate::record::{ActorRecord, Key, Projected};
 
 /// How long failed requests are retried.
@@ -101,7 +101,7 @@ async fn remaining_actors(
 
 async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<RemainingActor>, kube::Error> {
     let mut actors = Vec::new();
-    let mut params = ListParams::default().limit(ACTORS_PAGE);
+    let mut params = ListParams::default().limit(OBJECTS_PAGE);
     loop {
         let page = api.list(&params).await?;
         actors.extend(

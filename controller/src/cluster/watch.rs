@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::watch_loop::{is_established, is_interruption, is_undecodable};
-use asya_shared::api::AsyncActor;
 use asya_shared::backoff::Backoff;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
@@ -31,11 +30,11 @@ use crate::telemetry::metrics::{Metrics, WatchHealth};
 /// timeout ([`super::client::READ_TIMEOUT`]) is slightly longer, and so detects a dead connection.
 const WATCH_SECONDS: u32 = 50;
 
-/// Page size of lists, which limits how many objects of a list are in memory at a time.
+/// Page size of lists of metadata and of Events, which limits how many objects of a list are in memory at a time.
 const PAGE: u32 = 100;
-/// Page size of lists of `AsyncActor`s, whole objects which their authors may make as large as the API server stores
-/// them, 1.5 MB: the largest page has 37.5 MB (VAL-22).
-pub const ACTORS_PAGE: u32 = 25;
+/// Page size of lists of whole objects, which their authors may make as large as the API server stores them, 1.5 MB:
+/// the largest page has 37.5 MB (OPS-31). Events are as large only if they are made so, and clusters have very many.
+pub const OBJECTS_PAGE: u32 = 25;
 
 /// A failing watch reports an error within this time; one without an error for longer is healthy.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
@@ -214,9 +213,7 @@ where
             field_selector: self.selector.fields.clone().map(Cow::into_owned),
             ..watcher::Config::default()
         };
-        let config = config
-            .timeout(WATCH_SECONDS)
-            .page_size(page_size::<R::Kind>());
+        let config = config.timeout(WATCH_SECONDS).page_size(page_size::<R>());
         watcher::watcher(self.api.clone(), config).boxed()
     }
 
@@ -292,12 +289,8 @@ where
     }
 }
 
-fn page_size<K: Resource<DynamicType = ()>>() -> u32 {
-    if K::kind(&()) == AsyncActor::kind(&()) && K::group(&()) == AsyncActor::group(&()) {
-        ACTORS_PAGE
-    } else {
-        PAGE
-    }
+fn page_size<R: Record>() -> u32 {
+    if R::METADATA_ONLY { PAGE } else { OBJECTS_PAGE }
 }
 
 fn jittered(failures: u32) -> Duration {

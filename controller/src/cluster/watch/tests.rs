@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use asya_process::metrics::ExposedMetrics;
 use http::{Request, Response, StatusCode};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
 use super::*;
-use crate::record::ConfigMapRecord;
+use crate::record::{ActorRecord, ConfigMapRecord, ForeignRecord, PodRecord, UninjectedPodRecord};
 use crate::telemetry::health::Readiness;
 
 /// A server that rejects and counts all requests.
@@ -199,9 +198,18 @@ fn missing_rbac_rule_of_a_forbidden_watch_is_named() {
     }
 }
 
-/// VAL-22
+/// OPS-31, VAL-22
 #[test]
-fn pages_of_actors_are_small() {
-    assert_eq!(page_size::<AsyncActor>(), ACTORS_PAGE);
-    assert_eq!(page_size::<ConfigMap>(), PAGE);
+fn pages_of_whole_objects_are_small() {
+    let small = [
+        page_size::<ActorRecord>(),
+        page_size::<PodRecord>(),
+        page_size::<ConfigMapRecord>(),
+    ];
+    assert_eq!(small, [OBJECTS_PAGE; 3]);
+    let of_metadata = [
+        page_size::<UninjectedPodRecord>(),
+        page_size::<ForeignRecord>(),
+    ];
+    assert_eq!(of_metadata, [PAGE; 2]);
 }
