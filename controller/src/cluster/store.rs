@@ -1,8 +1,11 @@
 //! Records of one kind, indexed by the actor that they belong to.
 
+mod by_namespace;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use by_namespace::ByNamespace;
 use parking_lot::Mutex;
 
 use crate::record::{Enqueue, Key, Projected, Record};
@@ -25,6 +28,7 @@ pub struct Store<R> {
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     by_actor: HashMap<Key, HashSet<Key>>,
+    by_namespace: ByNamespace,
     /// Newest version that each watch has delivered: an older response to a write is superseded.
     newest_versions: HashMap<Scope, u64>,
     relists: HashMap<Scope, Relist>,
@@ -54,6 +58,7 @@ impl<R> Default for Store<R> {
             inner: Mutex::new(Inner {
                 records: HashMap::new(),
                 by_actor: HashMap::new(),
+                by_namespace: ByNamespace::default(),
                 newest_versions: HashMap::new(),
                 relists: HashMap::new(),
                 lists: HashMap::new(),
@@ -83,13 +88,16 @@ impl<R: Record> Store<R> {
 
     /// Names of all records of a namespace.
     pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
-        self.inner
-            .lock()
-            .records
-            .keys()
-            .filter(|key| &*key.namespace == namespace)
-            .cloned()
-            .collect()
+        const { assert!(R::BY_NAMESPACE, "not indexed") };
+        self.inner.lock().by_namespace.keys(namespace).collect()
+    }
+
+    /// Whether a namespace has an active record besides the one of this name.
+    pub fn has_other_active(&self, key: &Key) -> bool {
+        const { assert!(R::BY_NAMESPACE, "not indexed") };
+        let inner = self.inner.lock();
+        let own = inner.records.get(key).is_some_and(|own| own.is_active());
+        inner.by_namespace.active(&key.namespace) > usize::from(own)
     }
 
     /// Calls `visit` with every record, under the lock: it must not block.
@@ -295,6 +303,10 @@ impl<R: Record> Inner<R> {
                     .insert(key.clone());
             }
         }
+        if R::BY_NAMESPACE {
+            let was_active = self.records.get(&key).map(|existing| existing.is_active());
+            self.by_namespace.put(&key, was_active, record.is_active());
+        }
         self.records.insert(key, record);
         if !changed {
             return Vec::new();
@@ -310,6 +322,9 @@ impl<R: Record> Inner<R> {
         let Some(record) = self.records.remove(key) else {
             return Vec::new();
         };
+        if R::BY_NAMESPACE {
+            self.by_namespace.remove(key, record.is_active());
+        }
         let affected = record.to_enqueue();
         if let Enqueue::Actor(actor) = &affected {
             self.unindex(actor, key);

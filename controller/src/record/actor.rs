@@ -237,6 +237,11 @@ fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
 impl Record for ActorRecord {
     type Kind = AsyncActor;
     type Raw<'de> = RawActor<'de>;
+    const BY_NAMESPACE: bool = true;
+
+    fn is_active(&self) -> bool {
+        self.receives_messages()
+    }
 
     fn project(raw: RawActor<'_>) -> Self {
         let equals = |name, expected: &str| {

@@ -39,6 +39,7 @@ pub struct RawConfigMap<'a> {
 impl Record for ConfigMapRecord {
     type Kind = ConfigMap;
     type Raw<'de> = RawConfigMap<'de>;
+    const BY_NAMESPACE: bool = true;
 
     fn project(raw: RawConfigMap<'_>) -> Self {
         let manager = Self::manager_of(&raw.metadata.name);

@@ -84,6 +84,8 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     type Raw<'de>: Deserialize<'de>;
     /// Whether only metadata is requested.
     const METADATA_ONLY: bool = false;
+    /// Whether stores index the records by namespace.
+    const BY_NAMESPACE: bool = false;
 
     /// Name in logs and metrics: the kind, unless it has several watches.
     fn kind_name() -> Cow<'static, str> {
@@ -95,6 +97,10 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     fn metadata(&self) -> &Metadata;
     /// Actors to enqueue when this object changes.
     fn to_enqueue(&self) -> Enqueue;
+    /// Whether its store counts it among the active ones of its namespace.
+    fn is_active(&self) -> bool {
+        true
+    }
     /// Whether the watch of the kind selects the object, so that later changes and its deletion are observed.
     fn is_watched(&self) -> bool {
         true

@@ -12,7 +12,7 @@ use tracing::info;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::plan::deletion::{Deletion, SharedConfigMapAction};
-use crate::record::{ActorRecord, Key, UNFINISHED};
+use crate::record::{ActorRecord, UNFINISHED};
 
 /// Deletes the shared `ConfigMap`s with the last actor of the namespace, unless remaining pods mount them (RUN-2).
 pub(super) async fn clean_up(
@@ -21,7 +21,8 @@ pub(super) async fn clean_up(
     plan: &Deletion,
 ) -> Result<(), Error> {
     let key = &actor.metadata.key;
-    let others = has_other_actors(context, key);
+    // Others that are being deleted do not count; otherwise none of several deleted at once would be the last.
+    let others = context.stores.actors.has_other_active(key);
     let mut action = plan.shared_config_maps(others, false);
     // List pods only if they affect the decision.
     if action == SharedConfigMapAction::Delete && has_shared(context, &key.namespace) {
@@ -84,17 +85,6 @@ async fn apply_action(
         }
     }
     Ok(())
-}
-
-/// Whether another actor still receives messages. Others that are being deleted do not count; otherwise none of several
-/// deleted at once would be the last.
-fn has_other_actors(context: &Context, key: &Key) -> bool {
-    let actors = &context.stores.actors;
-    let is_active = |other: &Key| {
-        let actor = actors.get(other).filter(|_| other != key);
-        actor.is_some_and(|actor| actor.receives_messages())
-    };
-    actors.keys_in(&key.namespace).iter().any(is_active)
 }
 
 /// Whether a pod that has not finished, of an actor other than `except`, may mount the shared `ConfigMap`s. Queries the
