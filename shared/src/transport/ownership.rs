@@ -110,12 +110,19 @@ pub fn evaluate(tagged: Option<&str>, cluster: &str, adopts: Option<&str>) -> Ow
 
 impl OwnerTag {
     /// Evaluates the tags of a queue that can have several, for the actor of this tag; `adopts` is the cluster from
-    /// which it adopts queues.
+    /// which it adopts the queue of the same namespace and name, and no other one (QUE-33).
     #[must_use]
     pub fn evaluate(&self, tags: &[&OwnerTag], adopts: Option<&str>) -> ActorOwnership {
-        let clusters = tags.iter().map(|tag| &*tag.cluster);
-        match evaluate_clusters(clusters, &self.cluster, adopts) {
-            Ownership::OtherCluster(cluster) => ActorOwnership::OtherCluster(cluster),
+        let not_adopted = tags.iter().filter(|tag| !self.adopts(tag, adopts));
+        let clusters = not_adopted.clone().map(|tag| &*tag.cluster);
+        match evaluate_clusters(clusters, &self.cluster, None) {
+            Ownership::OtherCluster(cluster) => {
+                let owners = not_adopted.filter(|tag| tag.cluster == cluster);
+                match owners.map(ToString::to_string).min() {
+                    Some(owner) if Some(&*cluster) == adopts => ActorOwnership::OtherActor(owner),
+                    _ => ActorOwnership::OtherCluster(cluster),
+                }
+            }
             Ownership::Available => ActorOwnership::Available,
             Ownership::Ours if !tags.contains(&self) => {
                 let others = tags.iter().filter(|tag| tag.cluster == self.cluster);
@@ -133,7 +140,13 @@ impl OwnerTag {
     /// Whether this tag supersedes `other`.
     #[must_use]
     pub fn supersedes(&self, other: &OwnerTag, adopts: Option<&str>) -> bool {
-        other != self && (other.cluster == self.cluster || Some(&*other.cluster) == adopts)
+        other != self && (other.cluster == self.cluster || self.adopts(other, adopts))
+    }
+
+    /// Whether `tag` is that of the same actor in the cluster from which it adopts its queue.
+    fn adopts(&self, tag: &OwnerTag, adopts: Option<&str>) -> bool {
+        Some(&*tag.cluster) == adopts
+            && (&tag.namespace, &tag.actor) == (&self.namespace, &self.actor)
     }
 
     /// Why the actor of this tag must not delete a queue with these tags; `None` if it may.

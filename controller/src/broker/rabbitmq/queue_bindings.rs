@@ -143,7 +143,7 @@ impl QueueBindings {
         tag.evaluate(&tags, adopts)
     }
 
-    /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of the cluster has left may be
+    /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of this cluster has left may be
     /// taken, because it is deleted only when it is empty; a queue from which that actor receives may not.
     pub(super) fn dlq_ownership(
         &self,
@@ -151,9 +151,12 @@ impl QueueBindings {
         tag: &OwnerTag,
         adopts: Option<&str>,
     ) -> ActorOwnership {
-        let is_actor_queue = || self.tagged(dlq).iter().any(|it| it.routing_key == dlq);
+        let is_left = || {
+            let mut tagged = self.tagged(dlq).iter();
+            tagged.all(|it| it.routing_key != dlq && it.tag.cluster == tag.cluster)
+        };
         match self.ownership(dlq, tag, adopts) {
-            ActorOwnership::OtherActor(_) if !is_actor_queue() => ActorOwnership::Available,
+            ActorOwnership::OtherActor(_) if is_left() => ActorOwnership::Available,
             ownership => ownership,
         }
     }

@@ -36,6 +36,14 @@ fn marks_identify_the_owner_of_a_queue() {
         (&["c:foo"], Some("c"), ActorOwnership::Available),
         // adopted, but the old tag still exists
         (&["b:foo", "c:foo"], Some("c"), ActorOwnership::Available),
+        // of another actor of that cluster
+        (
+            &["c:bar"],
+            Some("c"),
+            ActorOwnership::OtherActor("ns/bar".to_owned()),
+        ),
+        // handed over by the administrator of the broker
+        (&["b:foo", "c:bar"], Some("c"), ActorOwnership::Ours),
         // created by two clusters at the same moment
         (&["b:foo", "c:foo"], None, ActorOwnership::Ours),
         (&["b:foo", "a:foo"], None, elsewhere("a")),
@@ -53,6 +61,13 @@ fn marks_identify_the_owner_of_a_queue() {
         ours.evaluate(&[&of_other_namespace], None),
         ActorOwnership::OtherActor("other/foo".to_owned())
     );
+    let elsewhere = OwnerTag {
+        cluster: "c".to_owned(),
+        ..of_other_namespace
+    };
+    let owner = ActorOwnership::OtherActor("other/foo".to_owned());
+    assert_eq!(ours.evaluate(&[&elsewhere], Some("c")), owner);
+    assert!(!ours.supersedes(&elsewhere, Some("c")));
     assert!(ours.supersedes(&tag("b:bar"), None));
     assert!(ours.supersedes(&tag("c:foo"), Some("c")));
     assert!(!ours.supersedes(&tag("c:foo"), None));
