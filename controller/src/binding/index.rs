@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
+use super::pod_names::TargetsByName;
 use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
 
@@ -61,6 +62,8 @@ struct Inner {
     bindings: HashMap<Key, Binding>,
     by_target: HashMap<ObjectId, BTreeSet<Key>>,
     by_namespace: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Actors of each namespace by the names of their pods.
+    by_pod_name: HashMap<Arc<str>, TargetsByName<Key>>,
     /// Actors by the uid of each object from their target down to its workloads. Actors that share one also share pods.
     by_uid: HashMap<Box<str>, BTreeSet<Key>>,
     /// Actors by the owners of their target.
@@ -131,9 +134,18 @@ impl Index {
     }
 
     pub(super) fn set_pod_match(&self, actor: &Key, pods: &PodMatch) {
-        if let Some(binding) = self.inner.lock().bindings.get_mut(actor)
+        let mut inner = self.inner.lock();
+        let Inner {
+            bindings,
+            by_pod_name,
+            ..
+        } = &mut *inner;
+        if let Some(binding) = bindings.get_mut(actor)
             && *binding.pods != *pods
         {
+            let targets = by_pod_name.entry(Arc::clone(&actor.namespace)).or_default();
+            targets.remove(&binding.pods, actor);
+            targets.insert(pods, actor);
             binding.pods = Arc::new(pods.clone());
         }
     }
@@ -266,7 +278,10 @@ impl Index {
     pub(super) fn actors_with<R: TargetPod>(&self, pod: &R) -> Vec<Key> {
         let inner = self.inner.lock();
         let namespace = &*pod.metadata().key.namespace;
-        let actors = inner.by_namespace.get(namespace).into_iter().flatten();
+        let Some(targets) = inner.by_pod_name.get(namespace) else {
+            return Vec::new();
+        };
+        let actors = targets.candidates(pod.lookup_names()).into_iter();
         let matches = |actor: &&Key| {
             inner
                 .bindings
@@ -358,6 +373,8 @@ impl Inner {
         let of_target = self.by_target.entry(binding.target.clone()).or_default();
         of_target.insert(key.clone());
         let namespace = Arc::clone(&key.namespace);
+        let targets = self.by_pod_name.entry(Arc::clone(&namespace)).or_default();
+        targets.insert(&binding.pods, key);
         self.by_namespace
             .entry(namespace)
             .or_default()
@@ -379,10 +396,14 @@ impl Inner {
                 self.by_target.remove(&binding.target);
             }
         }
+        if let Some(targets) = self.by_pod_name.get_mut(&key.namespace) {
+            targets.remove(&binding.pods, key);
+        }
         if let Some(actors) = self.by_namespace.get_mut(&key.namespace) {
             actors.remove(key);
             if actors.is_empty() {
                 self.by_namespace.remove(&key.namespace);
+                self.by_pod_name.remove(&key.namespace);
             }
         }
         others

@@ -9,6 +9,7 @@ pub mod kinds;
 mod labelled_pods;
 pub mod lost_scaled_objects;
 pub mod objects;
+mod pod_names;
 mod pods;
 pub mod probe_schedule;
 mod reading;

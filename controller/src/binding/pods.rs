@@ -7,6 +7,7 @@ use std::sync::Arc;
 use asya_shared::resolve::PodMatch;
 use parking_lot::Mutex;
 
+use super::pod_names::PodsByName;
 use crate::cluster::store::Scope;
 use crate::record::{Key, TargetPod};
 
@@ -18,11 +19,27 @@ pub struct PodIndex<R> {
 
 #[derive(Debug)]
 struct Inner<R> {
-    by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<R>>>,
+    by_namespace: HashMap<Arc<str>, Namespace<R>>,
     /// Pods that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
     /// Scopes whose first list is complete.
     synced: HashSet<Scope>,
+}
+
+/// The pods of a namespace.
+#[derive(Debug)]
+struct Namespace<R> {
+    pods: HashMap<Arc<str>, Arc<R>>,
+    by_name: PodsByName<Arc<str>>,
+}
+
+impl<R> Default for Namespace<R> {
+    fn default() -> Self {
+        Self {
+            pods: HashMap::new(),
+            by_name: PodsByName::default(),
+        }
+    }
 }
 
 impl<R> Default for PodIndex<R> {
@@ -45,16 +62,21 @@ impl<R: TargetPod> PodIndex<R> {
         if !synced(&None) && !synced(&Some(Arc::clone(namespace))) {
             return None;
         }
-        let in_namespace = inner.by_namespace.get(namespace).into_iter();
-        let matching = in_namespace
-            .flat_map(HashMap::values)
-            .filter(|pod| pod.is_one_of(pods));
-        Some(matching.cloned().collect())
+        let Some(Namespace { pods: all, by_name }) = inner.by_namespace.get(namespace) else {
+            return Some(Vec::new());
+        };
+        let mut candidates: Vec<_> = match by_name.candidates(pods) {
+            Some(names) => names.into_iter().filter_map(|name| all.get(name)).collect(),
+            None => all.values().collect(),
+        };
+        candidates.retain(|pod| pod.is_one_of(pods));
+        Some(candidates.into_iter().cloned().collect())
     }
 
     pub(super) fn len(&self) -> usize {
         let inner = self.inner.lock();
-        inner.by_namespace.values().map(HashMap::len).sum()
+        let namespaces = inner.by_namespace.values();
+        namespaces.map(|namespace| namespace.pods.len()).sum()
     }
 
     /// Drops all scopes except these after the set of managed namespaces has changed.
@@ -87,7 +109,8 @@ impl<R: TargetPod> PodIndex<R> {
 
     pub(super) fn init(&self, scope: &Scope) {
         let mut inner = self.inner.lock();
-        let all = inner.by_namespace.values().flat_map(HashMap::values);
+        let namespaces = inner.by_namespace.values();
+        let all = namespaces.flat_map(|namespace| namespace.pods.values());
         let keys = all.map(|pod| &pod.metadata().key);
         let in_scope = keys.filter(|key| scope.as_ref().is_none_or(|name| *name == key.namespace));
         let missing = in_scope.cloned().collect();
@@ -105,7 +128,7 @@ impl<R: TargetPod> PodIndex<R> {
             .by_namespace
             .entry(Arc::clone(&key.namespace))
             .or_default();
-        let previous = in_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
+        let previous = in_namespace.put(pod);
         if previous.as_ref() == Some(pod) {
             return Vec::new();
         }
@@ -125,13 +148,32 @@ impl<R: TargetPod> PodIndex<R> {
     }
 }
 
-impl<R> Inner<R> {
+impl<R: TargetPod> Inner<R> {
     fn remove(&mut self, key: &Key) -> Option<Arc<R>> {
         let in_namespace = self.by_namespace.get_mut(&key.namespace)?;
         let removed = in_namespace.remove(&key.name);
-        if in_namespace.is_empty() {
+        if in_namespace.pods.is_empty() {
             self.by_namespace.remove(&key.namespace);
         }
         removed
+    }
+}
+
+impl<R: TargetPod> Namespace<R> {
+    /// Stores a pod. Returns the previous record.
+    fn put(&mut self, pod: &Arc<R>) -> Option<Arc<R>> {
+        let name = &pod.metadata().key.name;
+        let previous = self.pods.insert(Arc::clone(name), Arc::clone(pod));
+        if let Some(previous) = &previous {
+            self.by_name.remove(previous.lookup_names(), name);
+        }
+        self.by_name.insert(pod.lookup_names(), name);
+        previous
+    }
+
+    fn remove(&mut self, name: &Arc<str>) -> Option<Arc<R>> {
+        let removed = self.pods.remove(name)?;
+        self.by_name.remove(removed.lookup_names(), name);
+        Some(removed)
     }
 }

@@ -1,5 +1,6 @@
 mod memory;
 mod moments;
+mod pod_names;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -243,6 +243,11 @@ impl TargetPod for PodRecord {
         let labels = self.labels();
         labels.is_some_and(|labels| labels.match_target(&self.metadata, pods))
     }
+
+    fn lookup_names(&self) -> Vec<&str> {
+        let labels = self.labels();
+        labels.map_or_else(Vec::new, |labels| labels.lookup_names(&self.metadata))
+    }
 }
 
 impl RawPod<'_> {

@@ -40,25 +40,39 @@ impl Labels {
 
     /// Whether a pod with these labels and this owner belongs to the target.
     pub fn match_target(&self, metadata: &Metadata, pods: &PodMatch) -> bool {
-        let owner = metadata.controller.as_ref();
-        let owner = owner.map(|owner| resolve::Controller {
-            api_version: &owner.api_version,
-            kind: &owner.kind,
-            name: &owner.name,
-        });
-        pods.matches(|key| self.get(key), owner.as_ref())
+        pods.matches(|key| self.get(key), owner_of(metadata).as_ref())
     }
+
+    /// The names under which targets find a pod with these labels and this owner.
+    pub fn lookup_names<'p>(&'p self, metadata: &'p Metadata) -> Vec<&'p str> {
+        resolve::lookup_names_of_pod(|key| self.get(key), owner_of(metadata).as_ref())
+    }
+}
+
+fn owner_of(metadata: &Metadata) -> Option<resolve::Controller<'_>> {
+    let owner = metadata.controller.as_ref()?;
+    Some(resolve::Controller {
+        api_version: &owner.api_version,
+        kind: &owner.kind,
+        name: &owner.name,
+    })
 }
 
 /// Record of a pod that can be matched to a target.
 pub trait TargetPod: Record {
     /// Whether the pod belongs to the target with this match.
     fn is_one_of(&self, pods: &PodMatch) -> bool;
+    /// The names under which targets find it (`PodMatch::lookup_names`).
+    fn lookup_names(&self) -> Vec<&str>;
 }
 
 impl TargetPod for UninjectedPodRecord {
     fn is_one_of(&self, pods: &PodMatch) -> bool {
         self.labels.match_target(&self.metadata, pods)
+    }
+
+    fn lookup_names(&self) -> Vec<&str> {
+        self.labels.lookup_names(&self.metadata)
     }
 }
 

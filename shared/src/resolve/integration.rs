@@ -58,6 +58,11 @@ impl Integration {
             .map_or(Self::Generic, |(_, _, integration)| integration)
     }
 
+    /// The labels of all integrations.
+    pub(super) fn labels() -> impl Iterator<Item = &'static str> {
+        KINDS.into_iter().filter_map(|(.., it)| it.label())
+    }
+
     /// The integration of a binding's target.
     #[must_use]
     pub fn of_target(target: &WorkloadRef) -> Self {

@@ -34,7 +34,7 @@ pub use intermediate::{IntermediateOwners, has_intermediate_owners, pods_with_in
 pub use kserve::is_handed_off;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use owned::template;
-pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
+pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch, lookup_names_of_pod};
 pub use selector::{Operator, Requirement, Selector};
 pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, adapter_of, main_container};
 

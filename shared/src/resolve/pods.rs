@@ -2,13 +2,15 @@
 
 use super::object::group_of;
 use super::owned::{APPS, DAEMON_SET, LEADER_WORKER_SET, REPLICA_SET, STATEFUL_SET};
-use super::{GroupKind, Selector};
+use super::{GroupKind, Integration, Selector};
 
 /// Label that the Deployment controller sets on each of its pods: the suffix of the name of their `ReplicaSet`.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The maximum length of an object's name; the Deployment controller truncates a Deployment's name to fit.
 const LONGEST_NAME: usize = 253;
+/// How much of a name counts in a lookup: names of `ReplicaSet`s may be truncated.
+const LOOKUP_LENGTH: usize = 128;
 
 /// Matches the pods of a target. An unmanaged pod with copied labels does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +72,35 @@ impl PodMatch {
         controller.is_some_and(|owner| self.owner.matches(&label, owner))
             && self.labels.matches(&label)
     }
+
+    /// Names of which every matching pod has at least one among its [`lookup_names_of_pod`]; `None` if such a pod may
+    /// have any.
+    #[must_use]
+    pub fn lookup_names(&self) -> Option<Vec<&str>> {
+        let mut names = Vec::new();
+        if self.owner.add_lookup_names(&mut names) {
+            return Some(names);
+        }
+        let value = Integration::labels().find_map(|key| self.labels.value_of(key))?;
+        Some(vec![lookup_part(value)])
+    }
+}
+
+/// The names under which a pod with these labels and this controller owner is found.
+#[must_use]
+pub fn lookup_names_of_pod<'p>(
+    label: impl Fn(&str) -> Option<&'p str>,
+    controller: Option<&Controller<'p>>,
+) -> Vec<&'p str> {
+    let owner = controller.map(|owner| owner.name);
+    let deployment = owner.and_then(|name| stem(name, label(POD_TEMPLATE_HASH)?));
+    let values = Integration::labels().filter_map(&label);
+    let names = owner.into_iter().chain(deployment).chain(values);
+    names.map(lookup_part).collect()
+}
+
+fn lookup_part(name: &str) -> &str {
+    name.get(..LOOKUP_LENGTH).unwrap_or(name)
 }
 
 impl OwnerRule {
@@ -106,6 +137,22 @@ impl OwnerRule {
         }
     }
 
+    /// Adds names of which every owner that matches has one; returns whether there are such names.
+    fn add_lookup_names<'r>(&'r self, names: &mut Vec<&'r str>) -> bool {
+        match self {
+            Self::Kind(_) => false,
+            Self::Named { name, .. } => {
+                names.push(lookup_part(name));
+                true
+            }
+            Self::ReplicaSetOf { deployment } => {
+                names.push(lookup_part(deployment));
+                true
+            }
+            Self::AnyOf(rules) => rules.iter().all(|rule| rule.add_lookup_names(names)),
+        }
+    }
+
     /// Whether pods of this controller can belong to the target, whatever their labels.
     #[must_use]
     pub fn is_met_by(&self, owner: &Controller<'_>) -> bool {
@@ -136,11 +183,13 @@ impl OwnerRule {
 }
 
 fn is_replica_set_of(name: &str, deployment: &str, hash: &str) -> bool {
-    let stem = name
-        .strip_suffix(hash)
-        .filter(|_| !hash.is_empty())
-        .and_then(|rest| rest.strip_suffix('-'));
-    stem.is_some_and(|stem| {
+    stem(name, hash).is_some_and(|stem| {
         stem == deployment || (name.len() == LONGEST_NAME && deployment.starts_with(stem))
     })
+}
+
+/// The name of a `ReplicaSet` without its hash.
+fn stem<'n>(name: &'n str, hash: &str) -> Option<&'n str> {
+    let rest = name.strip_suffix(hash).filter(|_| !hash.is_empty())?;
+    rest.strip_suffix('-')
 }

@@ -10,6 +10,7 @@ mod kaito;
 mod knative;
 mod kserve;
 mod llm;
+mod lookup;
 mod objects;
 mod odd;
 mod owners;
