@@ -59,6 +59,20 @@ pub enum ClaimPriority {
     InStatus,
     /// The actor's spec requests the queue.
     Requested,
+    /// Same, but the broker marks the queue as another's, so this actor cannot have it. That keeps no other actor from
+    /// the name: the queue may be that one's (QUE-35).
+    Refused,
+}
+
+impl ClaimPriority {
+    /// The priority in the order of claimants, for an actor whose queue the broker may have refused.
+    #[must_use]
+    pub fn after_answer(self, refused: bool) -> Self {
+        match self {
+            Self::Requested if refused => Self::Refused,
+            priority => priority,
+        }
+    }
 }
 
 /// A queue name that an actor claims.

@@ -1,6 +1,6 @@
 //! Which actor gets a queue name that several claim. Two actors that resolve to the same queue, or one to the other's
 //! dead letter queue, would consume each other's messages: the actor that already has the queue gets it, otherwise the
-//! older actor (QUE-3). A retired queue still holds its actor's messages, so no other actor can claim its name, however
+//! older actor (QUE-3), unless the broker marks its queue as another's (QUE-35). A retired queue still holds its actor's messages, so no other actor can claim its name, however
 //! old it is (QUE-13).
 //!
 //! Names are compared by broker address, because two transports may point to the same broker.
@@ -43,6 +43,8 @@ struct Inner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     age: Age,
+    /// Whether the broker marks the actor's queue as another's.
+    refused: bool,
     /// Without duplicates. The queue that the spec requests comes first, if the actor can have it.
     names: Vec<ClaimedName>,
 }
@@ -118,12 +120,23 @@ impl Claim {
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             )),
+            refused: status.queue_marked_for_other,
             names: queue_claims::names(transports, (namespace, name), transport, recorded),
         };
         (!claim.names.is_empty()).then_some(claim)
     }
 
+    /// The rank among the claimants of a name.
     fn rank(&self, name: &ClaimedName) -> Rank {
+        Rank {
+            priority: name.priority.after_answer(self.refused),
+            age: Arc::clone(&self.age),
+        }
+    }
+
+    /// The rank as if the broker marked the actor's queue as no one's. An actor whose queue is marked as another's
+    /// defers to the same actors as before; else two of them would defer to each other in turns.
+    fn rank_without_answer(&self, name: &ClaimedName) -> Rank {
         Rank {
             priority: name.priority,
             age: Arc::clone(&self.age),
@@ -184,7 +197,7 @@ impl Inner {
                     .by_address
                     .get(&name.address)?
                     .first_competing_claimant(key, name.kind)?;
-                (*first.0 < claim.rank(name)).then_some(first)
+                (*first.0 < claim.rank_without_answer(name)).then_some(first)
             })
             .min()
             .map(|(_, actor)| actor.clone())

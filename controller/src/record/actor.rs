@@ -95,6 +95,8 @@ impl ActorRecord {
 pub struct StatusView {
     /// Last verified queue.
     pub queue: Option<StatusQueue>,
+    /// Whether the broker marks the queue as another's.
+    pub queue_marked_for_other: bool,
     /// Queues that the actor used before.
     pub retired_queues: Box<[StatusQueue]>,
     /// Desired number of pods.

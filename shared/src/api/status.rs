@@ -122,6 +122,10 @@ pub struct AsyncActorStatus {
     /// The actor's queue at the broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
+    /// True if the broker marks the queue as that of another actor or cluster (QueueConflict). Until that changes, this
+    /// actor keeps no other one from the queue's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_marked_for_other: Option<bool>,
     /// Queues of an earlier transport or name. Each is deleted once it is empty, at the latest with the actor unless
     /// queue.deletionPolicy keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -59,7 +59,7 @@ impl Claimants {
             .filter(move |claimant| *claimant != key)
     }
 
-    /// The competing claimant with the highest precedence.
+    /// The competing claimant with the highest precedence, unless its broker refuses it the name.
     #[must_use]
     pub fn first_competing_claimant<'a>(
         &'a self,
@@ -69,6 +69,7 @@ impl Claimants {
         self.groups(kind)
             .filter_map(|group| members(group).find(|(_, claimant)| claimant != key))
             .min()
+            .filter(|(rank, _)| rank.priority != ClaimPriority::Refused)
             .map(|(rank, claimant)| (rank, claimant))
     }
 
@@ -206,6 +207,30 @@ mod tests {
             );
         }
         assert!(claimants.is_empty());
+    }
+
+    /// QUE-35
+    #[test]
+    fn actor_whose_queue_is_marked_for_another_keeps_no_other_one_from_the_name() {
+        let mut claimants = Claimants::default();
+        let key = |name: &str| Key::new("ns", name);
+        claimants.insert(ClaimKind::Queue, rank(ClaimPriority::Refused, 1), key("a"));
+        let first = |claimants: &Claimants, name: &str| {
+            let found = claimants.first_competing_claimant(&key(name), ClaimKind::Queue);
+            found.map(|(_, claimant)| claimant.name.to_string())
+        };
+        assert_eq!(first(&claimants, "b"), None);
+        let b = key("b");
+        let told = claimants.competing_claimants(&b, ClaimKind::Queue);
+        assert_eq!(told.count(), 1, "it is told of changes");
+        claimants.insert(
+            ClaimKind::Queue,
+            rank(ClaimPriority::Requested, 2),
+            key("b"),
+        );
+        assert_eq!(first(&claimants, "b"), None);
+        assert_eq!(first(&claimants, "a").as_deref(), Some("b"));
+        assert_eq!(first(&claimants, "new").as_deref(), Some("b"));
     }
 
     /// OPS-23: comparing each of 10,000 with all others would visit 100,000,000. `make bench` measures the time.

@@ -55,6 +55,8 @@ pub struct Actor {
 pub struct ActorStatus {
     /// The last verified queue.
     pub queue: Option<StatusQueue>,
+    /// Whether the broker marks the queue as another's.
+    pub queue_marked_for_other: bool,
     /// Queues that the actor has moved away from.
     pub retired_queues: Box<[StatusQueue]>,
     /// Since when pods of the actor are injected.

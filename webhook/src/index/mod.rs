@@ -78,6 +78,8 @@ struct Entry {
     /// Orders actors by age; within a second, the smaller uid comes first.
     age: Age,
     names: Vec<ClaimedName>,
+    /// Whether the broker marks the actor's queue as another's.
+    refused: bool,
     has_queue: bool,
     binding: Option<Binding>,
 }
@@ -103,6 +105,7 @@ impl Entry {
             actor: Arc::clone(actor),
         });
         Self {
+            refused: status.queue_marked_for_other,
             has_queue: status.queue.is_some() || !status.retired_queues.is_empty(),
             age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
@@ -122,7 +125,7 @@ impl Entry {
 impl Entry {
     fn rank(&self, name: &ClaimedName) -> Rank {
         Rank {
-            priority: name.priority,
+            priority: name.priority.after_answer(self.refused),
             age: Arc::clone(&self.age),
         }
     }

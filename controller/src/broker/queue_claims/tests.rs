@@ -299,3 +299,37 @@ fn unconfigured_dead_letter_queue_stays_claimed() {
     let owner = fixture.owner("a", "foo-dlq");
     assert_eq!(owner.as_deref(), Some("a/foo has asya-foo-dlq"));
 }
+
+/// QUE-35: the older actor was created while the queue was kept for the younger one.
+#[test]
+fn actor_whose_queue_is_marked_for_another_does_not_hold_its_name() {
+    let fixture = Fixture::new();
+    let refused = json!({"queueMarkedForOther": true});
+    let holder = |namespace: &str| {
+        let holder = fixture.claims.other_holder(&Key::new(namespace, "x"));
+        holder.map(|it| it.key.to_string())
+    };
+    fixture.add("b", "x", "mq", 1);
+    fixture.add("a", "x", "mq", 2);
+    assert_eq!(holder("a").as_deref(), Some("b/x"), "the older one");
+    let affected = fixture.add_with("b", "x", "mq", 1, &refused);
+    assert_eq!(affected, ["a/x"], "may have the queue now");
+    assert_eq!(
+        (holder("a"), holder("b")),
+        (None, None),
+        "both ask the broker"
+    );
+
+    // It is neither one's.
+    fixture.add_with("a", "x", "mq", 2, &refused);
+    assert_eq!(
+        (holder("a"), holder("b")),
+        (None, None),
+        "neither defers to the other"
+    );
+
+    let has_queue = json!({"queue": {"transport": "mq", "name": "asya-x"}});
+    fixture.add_with("a", "x", "mq", 2, &has_queue);
+    assert_eq!(holder("a"), None);
+    assert_eq!(holder("b").as_deref(), Some("a/x"));
+}

@@ -7,7 +7,7 @@ use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use super::retired;
 use crate::broker::ReadyQueue;
 use crate::broker::depths::ReportedDepth;
-use crate::fault::Requeue;
+use crate::fault::{Reason, Requeue};
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
@@ -51,10 +51,25 @@ pub(super) fn set_queues(
         .collect();
     events.extend(limit_inactive);
     status.queue = queue;
+    status.queue_marked_for_other = marked_for_other(observed, outcome);
     status.retired_queues = retired.queues;
     QueueReport {
         requeue: recheck.map(Requeue::After),
         events,
+    }
+}
+
+/// Whether the broker marks the queue as another's (QUE-32, QUE-35). A name that another actor holds is not asked about.
+fn marked_for_other(observed: &Observed, outcome: &CommonOutcome) -> Option<bool> {
+    if observed.desired.is_err() {
+        return None;
+    }
+    match &outcome.queue {
+        QueueState::Fault(fault) => (fault.reason == Reason::QueueConflict).then_some(true),
+        QueueState::NotChecked | QueueState::Deferred(_) => {
+            observed.previous.queue_marked_for_other
+        }
+        QueueState::Ready(_) | QueueState::Created(_) | QueueState::Unmanaged => None,
     }
 }
 

@@ -74,6 +74,20 @@ fn oldest_claimant_owns_a_contested_name() {
     assert!(denial(&outcome).contains("belongs to b/x"), "{outcome:?}");
 }
 
+/// VAC-4, QUE-35: the queue may be kept for the new one.
+#[test]
+fn actor_whose_queue_is_marked_for_another_does_not_take_its_name() {
+    let fixture = Fixture::new(Mode::Enforce);
+    let mut refused = actor("b", "x", &standalone("mq"));
+    refused["status"] = json!({"queueMarkedForOther": true});
+    fixture.add_actor(&refused);
+    let outcome = fixture.create(&actor("a", "x", &standalone("mq")));
+    assert_eq!(outcome.reason, ReviewReason::Valid, "{outcome:?}");
+    fixture.add_actor(&actor("c", "x", &standalone("mq")));
+    let outcome = fixture.create(&actor("a", "x", &standalone("mq")));
+    assert!(denial(&outcome).contains("belongs to c/x"), "{outcome:?}");
+}
+
 /// ADM-6
 #[test]
 fn conflicts_are_checked_only_for_changed_fields() {

@@ -244,3 +244,35 @@ fn recreated_queue_is_empty_whatever_was_counted_before() {
         );
     }
 }
+
+/// QUE-35
+#[test]
+fn status_says_that_the_broker_marks_the_queue_as_anothers_until_it_does_not() {
+    let fault = |reason| QueueState::Fault(Fault::until_change(reason, String::new()));
+    let deferred = || QueueState::Deferred(Requeue::Backoff);
+    let ready = || QueueState::Ready(Some(ReadyQueue::default()));
+    let marked = |before: &Value, state| {
+        let observed = on("mq", before);
+        report_queues(&observed, &after(state))
+            .0
+            .queue_marked_for_other
+    };
+    let (none, was) = (json!({}), json!({"queueMarkedForOther": true}));
+    for (before, state, expected) in [
+        (&none, fault(Reason::QueueConflict), Some(true)),
+        (&none, deferred(), None),
+        (&was, fault(Reason::QueueConflict), Some(true)),
+        (&was, deferred(), Some(true)),
+        (&was, QueueState::NotChecked, Some(true)),
+        (&was, fault(Reason::BrokerUnreachable), None),
+        (&was, ready(), None),
+    ] {
+        let text = format!("{before} {state:?}");
+        assert_eq!(marked(before, state), expected, "{text}");
+    }
+    // Another actor holds the name, so the broker was not asked.
+    let mut taken = on("mq", &was);
+    taken.desired = Err(Fault::until_change(Reason::QueueConflict, String::new()));
+    let (status, ..) = report_queues(&taken, &after(QueueState::NotChecked));
+    assert_eq!(status.queue_marked_for_other, None);
+}
