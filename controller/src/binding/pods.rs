@@ -19,7 +19,7 @@ pub struct PodIndex<R> {
 
 #[derive(Debug)]
 struct Inner<R> {
-    by_namespace: HashMap<Arc<str>, Namespace<R>>,
+    by_namespace: HashMap<Arc<str>, NamespacePods<R>>,
     /// Pods that lists in progress have not returned yet.
     missing: HashMap<Scope, HashSet<Key>>,
     /// Scopes whose first list is complete.
@@ -28,12 +28,12 @@ struct Inner<R> {
 
 /// The pods of a namespace.
 #[derive(Debug)]
-struct Namespace<R> {
+struct NamespacePods<R> {
     pods: HashMap<Arc<str>, Arc<R>>,
     by_name: PodsByName<Arc<str>>,
 }
 
-impl<R> Default for Namespace<R> {
+impl<R> Default for NamespacePods<R> {
     fn default() -> Self {
         Self {
             pods: HashMap::new(),
@@ -62,7 +62,7 @@ impl<R: TargetPod> PodIndex<R> {
         if !synced(&None) && !synced(&Some(Arc::clone(namespace))) {
             return None;
         }
-        let Some(Namespace { pods: all, by_name }) = inner.by_namespace.get(namespace) else {
+        let Some(NamespacePods { pods: all, by_name }) = inner.by_namespace.get(namespace) else {
             return Some(Vec::new());
         };
         let mut candidates: Vec<_> = match by_name.candidates(pods) {
@@ -159,7 +159,7 @@ impl<R: TargetPod> Inner<R> {
     }
 }
 
-impl<R: TargetPod> Namespace<R> {
+impl<R: TargetPod> NamespacePods<R> {
     /// Stores a pod. Returns the previous record.
     fn put(&mut self, pod: &Arc<R>) -> Option<Arc<R>> {
         let name = &pod.metadata().key.name;

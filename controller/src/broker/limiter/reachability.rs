@@ -12,18 +12,18 @@ const EVIDENCE: Duration = Duration::from_mins(10);
 /// What the clients of a transport have learned of its broker.
 #[derive(Debug, Default)]
 pub struct Reachability {
-    clients: Vec<Client>,
+    clients: Vec<ClientHistory>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct ClientHistory {
     id: usize,
     last_call: Instant,
     /// Calls without a response since the last one with one.
     unanswered: u32,
 }
 
-impl Client {
+impl ClientHistory {
     fn is_answered(&self) -> bool {
         self.unanswered < FAILURE_THRESHOLD
     }
@@ -36,7 +36,7 @@ impl Reachability {
             .retain(|it| it.id == id || now - it.last_call < EVIDENCE);
         let position = self.clients.iter().position(|it| it.id == id);
         let position = position.unwrap_or_else(|| {
-            self.clients.push(Client {
+            self.clients.push(ClientHistory {
                 id,
                 last_call: now,
                 // It has never been answered.
@@ -51,7 +51,7 @@ impl Reachability {
         } else {
             client.unanswered.saturating_add(1)
         };
-        self.clients.iter().any(Client::is_answered)
+        self.clients.iter().any(ClientHistory::is_answered)
     }
 }
 

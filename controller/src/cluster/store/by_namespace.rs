@@ -10,10 +10,10 @@ use self::tests::count_visit;
 
 /// Names of records by namespace.
 #[derive(Debug, Default)]
-pub struct ByNamespace(HashMap<Arc<str>, Namespace>);
+pub struct ByNamespace(HashMap<Arc<str>, NamespaceRecords>);
 
 #[derive(Debug, Default)]
-struct Namespace {
+struct NamespaceRecords {
     names: BTreeSet<Arc<str>>,
     active: usize,
 }
