@@ -11,11 +11,9 @@ use tokio::sync::watch;
 
 use super::kinds::Kind;
 use super::pod_names::TargetsByName;
+use super::watch_counts::WatchCounts;
 use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
-
-/// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
-const MAX_NAMESPACES: usize = 50;
 
 /// An object that an actor binds to, or that affects how a target resolves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +66,7 @@ struct Inner {
     by_uid: HashMap<Box<str>, BTreeSet<Key>>,
     /// Actors by the owners of their target.
     by_owner: HashMap<ObjectId, BTreeSet<Key>>,
+    watches: WatchCounts,
     /// Actors affected since the last refresh, because the chain of another actor changed.
     pending: HashSet<Key>,
 }
@@ -114,12 +113,14 @@ impl Index {
         if is_unchanged {
             return affected;
         }
+        inner.uncount(key);
         affected.extend(inner.drop_binding(key));
         if let Some(binding) = binding {
             affected.extend(inner.actors_of(&binding.target));
             inner.put_binding(key, binding);
         }
-        let watches = inner.watches();
+        inner.count(key);
+        let watches = inner.watches.needed();
         drop(inner);
         self.publish_watches(watches);
         affected
@@ -213,6 +214,7 @@ impl Index {
                 continue;
             }
             changed = true;
+            inner.uncount(&actor);
             inner.remove_from_owners(&actor);
             for owner in owners {
                 let actors = inner.by_owner.entry(owner.clone()).or_default();
@@ -221,8 +223,9 @@ impl Index {
             if let Some(binding) = inner.bindings.get_mut(&actor) {
                 binding.owners = owners.to_vec();
             }
+            inner.count(&actor);
         }
-        let watches = changed.then(|| inner.watches());
+        let watches = changed.then(|| inner.watches.needed());
         drop(inner);
         if let Some(watches) = watches {
             self.publish_watches(watches);
@@ -356,6 +359,16 @@ impl Binding {
             chain: Vec::new(),
         })
     }
+
+    /// What it needs watched, each once.
+    fn subjects(&self) -> BTreeSet<WatchSubject> {
+        let owners = self.owners.iter().map(|owner| &owner.kind);
+        let kinds = self.kinds.iter().chain(owners).cloned();
+        let subjects = kinds.map(WatchSubject::Objects);
+        subjects
+            .chain([WatchSubject::Pods, WatchSubject::Constraints])
+            .collect()
+    }
 }
 
 impl Inner {
@@ -430,31 +443,17 @@ impl Inner {
         }
     }
 
-    fn watches(&self) -> BTreeSet<NeededWatch> {
-        let mut namespaces: BTreeMap<WatchSubject, BTreeSet<Arc<str>>> = BTreeMap::new();
-        for (key, binding) in &self.bindings {
-            let owners = binding.owners.iter().map(|owner| &owner.kind);
-            let kinds = binding.kinds.iter().chain(owners).cloned();
-            for subject in kinds
-                .map(WatchSubject::Objects)
-                .chain([WatchSubject::Pods, WatchSubject::Constraints])
-            {
-                let names = namespaces.entry(subject).or_default();
-                names.insert(Arc::clone(&key.namespace));
-            }
+    /// Counts an actor's binding among those that need watches, or takes that back before it changes.
+    fn count(&mut self, key: &Key) {
+        if let Some(binding) = self.bindings.get(key) {
+            self.watches.add(binding.subjects(), &key.namespace);
         }
-        let watches = namespaces.into_iter().flat_map(|(subject, names)| {
-            let scopes: Vec<Scope> = if names.len() > MAX_NAMESPACES {
-                vec![None]
-            } else {
-                names.into_iter().map(Some).collect()
-            };
-            scopes.into_iter().map(move |scope| NeededWatch {
-                subject: subject.clone(),
-                scope,
-            })
-        });
-        watches.collect()
+    }
+
+    fn uncount(&mut self, key: &Key) {
+        if let Some(binding) = self.bindings.get(key) {
+            self.watches.remove(binding.subjects(), &key.namespace);
+        }
     }
 }
 

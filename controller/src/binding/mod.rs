@@ -19,6 +19,7 @@ pub mod spec;
 mod targets;
 mod tree;
 pub mod unenforced_required;
+mod watch_counts;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};

@@ -1,5 +1,5 @@
-//! Which pods can belong to which targets, by names that both have: so that neither all pods of a namespace are compared
-//! with a target, nor all targets with a pod (OPS-32).
+//! Which pods can belong to which targets, by names that both have: so that neither all pods of a namespace are
+//! compared with a target, nor all targets with a pod (OPS-32).
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
