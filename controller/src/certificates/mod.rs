@@ -27,6 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use self::trust::{OwnerRoleState, SharedTrust};
+use crate::clock;
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MAX_WRITES: usize = 8;
@@ -167,7 +168,7 @@ impl CertificateManager {
             let data = self.stored.data();
             let exists = self.stored.serving_secret.is_some();
             let secret = self.stored.parsed();
-            let now = Timestamp::now();
+            let now = clock::now();
             self.request_trust(&secret.cas, now);
             if self.config.by_cert_manager {
                 self.log_leaf_fault(&secret, now);

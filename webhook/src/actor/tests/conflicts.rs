@@ -77,7 +77,7 @@ fn oldest_claimant_owns_a_contested_name() {
 /// VAC-4, QUE-35: the queue may be kept for the new one.
 #[test]
 fn actor_whose_queue_is_marked_for_another_does_not_take_its_name() {
-    let fixture = Fixture::new(Mode::Enforce);
+    let fixture = Fixture::new(ValidationMode::Enforce);
     let mut refused = actor("b", "x", &standalone("mq"));
     refused["status"] = json!({"queueMarkedForOther": true});
     fixture.add_actor(&refused);

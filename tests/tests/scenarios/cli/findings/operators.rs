@@ -23,7 +23,12 @@ pub async fn second_operator_is_found(scenario: &Scenario) -> Result<()> {
     let others = of("default");
     others.create(&PostParams::default(), &second).await?;
 
-    let checks = only(scenario, "a second operator is found", &["SeveralOperators"]).await?;
+    let checks = only(
+        scenario,
+        "a second operator is found",
+        &["SeveralOperators"],
+    )
+    .await?;
     let finding = ("operators", "SeveralOperators", "Keep one release");
     assert!(is_found(&checks, finding), "{checks:#}");
     let namespaces = ["check", "--pre", "--operator-namespace", "asya-third"];
