@@ -1,5 +1,6 @@
-//! What `kubectl apply` does with a new object, without a process. kubectl needs several times the processor time of the
-//! API server's work, and has that build its `OpenAPI` documents; on a machine that is never idle, all scenarios wait.
+//! What `kubectl apply` does with a new object, without a process. kubectl needs several times the processor time of
+//! the API server's work, and has that build its `OpenAPI` documents; on a machine that is never idle, all scenarios
+//! wait.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ use crate::error::{Error, Result};
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 
-/// Creates the objects of manifests as `kubectl apply` would, in this namespace unless a manifest names another. Returns
-/// the manifests that are left to kubectl, because their objects exist or their kinds are not served.
+/// Creates the objects of manifests as `kubectl apply` would, in this namespace unless a manifest names another.
+/// Returns the manifests that are left to kubectl, because their objects exist or their kinds are not served.
 ///
 /// # Errors
 /// When a manifest is rejected, with kubectl's words and after all others were tried; when the API server cannot be

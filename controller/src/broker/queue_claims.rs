@@ -1,7 +1,7 @@
 //! Which actor gets a queue name that several claim. Two actors that resolve to the same queue, or one to the other's
 //! dead letter queue, would consume each other's messages: the actor that already has the queue gets it, otherwise the
-//! older actor (QUE-3), unless the broker marks its queue as another's (QUE-35). A retired queue still holds its actor's messages, so no other actor can claim its name, however
-//! old it is (QUE-13).
+//! older actor (QUE-3), unless the broker marks its queue as another's (QUE-35). A retired queue still holds its
+//! actor's messages, so no other actor can claim its name, however old it is (QUE-13).
 //!
 //! Names are compared by broker address, because two transports may point to the same broker.
 

@@ -143,8 +143,8 @@ impl QueueBindings {
         tag.evaluate(&tags, adopts)
     }
 
-    /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of this cluster has left may be
-    /// taken, because it is deleted only when it is empty; a queue from which that actor receives may not.
+    /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of this cluster has left may
+    /// be taken, because it is deleted only when it is empty; a queue from which that actor receives may not.
     pub(super) fn dlq_ownership(
         &self,
         dlq: &str,
