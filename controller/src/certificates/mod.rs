@@ -27,7 +27,6 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use self::trust::{OwnerRoleState, SharedTrust};
-use crate::clock;
 
 /// A rotation takes five writes; more than this at a time is a bug.
 const MAX_WRITES: usize = 8;
@@ -168,7 +167,7 @@ impl CertificateManager {
             let data = self.stored.data();
             let exists = self.stored.serving_secret.is_some();
             let secret = self.stored.parsed();
-            let now = clock::now();
+            let now = Timestamp::now();
             self.request_trust(&secret.cas, now);
             if self.config.by_cert_manager {
                 self.log_leaf_fault(&secret, now);
