@@ -18,6 +18,7 @@ use crate::{minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_secs(30);
 /// Allows for the backoff after a lost broker.
 const LATER: Duration = Duration::from_mins(2);
+const BOOT: Duration = Duration::from_mins(4);
 
 async fn has_queue(cluster: &Cluster, actor: &str) -> Result<bool> {
     let queue = cluster.rabbitmq()?.queue(&format!("asya-{actor}")).await?;
@@ -261,6 +262,11 @@ async fn deletion_waits_for_broker_and_credentials_and_completes_with_the_namesp
         cluster.process("rabbitmq")?.kill().await;
         held(scenario, &name, "cannot be deleted").await?;
         cluster.restart("rabbitmq").await?;
+        // On a busy machine it boots for longer than the operator then waits.
+        eventually("the broker responds", BOOT, async || {
+            has_queue(&cluster, &name).await.map_err(NotYet::new)
+        })
+        .await?;
         scenario.actor_gone(&name, LATER).await?;
         assert!(!has_queue(&cluster, &name).await?, "the queue leaked");
 
