@@ -8,8 +8,8 @@ use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 
 use super::operator::Operator;
-use crate::binding::index::{NeededWatch, WatchSubject};
 use crate::binding::kinds::Kind;
+use crate::binding::needed_watches::{NeededWatch, WatchSubject};
 use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, KindAvailability};
 use crate::cluster::store::Scope;

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
+use super::needed_watches::{NeededWatch, WatchCounts, WatchSubject};
 use super::pod_names::TargetsByName;
-use super::watch_counts::WatchCounts;
 use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
 
@@ -29,24 +29,6 @@ impl ObjectId {
                 .as_ref()
                 .is_none_or(|name| *name == self.key.namespace)
     }
-}
-
-/// A watch that bindings need.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NeededWatch {
-    pub subject: WatchSubject,
-    pub scope: Scope,
-}
-
-/// The objects that a watch covers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WatchSubject {
-    /// Pods without an actor label.
-    Pods,
-    /// Admission constraints on pods, and Events about failed pod creation (SAFE-4).
-    Constraints,
-    /// Objects of a kind that is bound, or that affects how a target resolves.
-    Objects(Kind),
 }
 
 #[derive(Debug)]

@@ -8,6 +8,7 @@ pub mod index;
 pub mod kinds;
 mod labelled_pods;
 pub mod lost_scaled_objects;
+pub mod needed_watches;
 pub mod objects;
 mod pod_names;
 mod pods;
@@ -19,7 +20,6 @@ pub mod spec;
 mod targets;
 mod tree;
 pub mod unenforced_required;
-mod watch_counts;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -41,8 +41,9 @@ pub use labelled_pods::LabelledPods;
 pub use targets::{OwnedTemplateFields, TargetSnapshot, TargetState};
 
 use constraints::Constraints;
-use index::{Index, NeededWatch, WatchSubject};
+use index::Index;
 use kinds::Kind;
+use needed_watches::{NeededWatch, WatchSubject};
 use pods::PodIndex;
 use probe_schedule::ProbeSchedule;
 use scale_targets::ScaleTargets;

@@ -14,8 +14,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::index::{NeededWatch, WatchSubject};
 use super::kinds::Kind;
+use super::needed_watches::{NeededWatch, WatchSubject};
 use super::objects::ObjectWatch;
 use super::{Bindings, LabelledPods, TargetState};
 use crate::app::binding_watches;

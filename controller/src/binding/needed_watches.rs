@@ -1,13 +1,31 @@
-//! Which watches bindings need, without looking at all bindings each time one changes (OPS-32).
+//! The watches that bindings need, counted so that a change of one binding does not look at all others (OPS-32).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::index::{NeededWatch, WatchSubject};
+use super::kinds::Kind;
 use crate::cluster::store::Scope;
 
 /// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
 const MAX_NAMESPACES: usize = 50;
+
+/// A watch that bindings need.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NeededWatch {
+    pub subject: WatchSubject,
+    pub scope: Scope,
+}
+
+/// The objects that a watch covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WatchSubject {
+    /// Pods without an actor label.
+    Pods,
+    /// Admission constraints on pods, and Events about failed pod creation (SAFE-4).
+    Constraints,
+    /// Objects of a kind that is bound, or that affects how a target resolves.
+    Objects(Kind),
+}
 
 /// How many bindings of each namespace need each watch.
 #[derive(Debug, Default)]
