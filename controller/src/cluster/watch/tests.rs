@@ -13,10 +13,12 @@ use super::*;
 use crate::record::{ActorRecord, ConfigMapRecord, ForeignRecord, PodRecord, UninjectedPodRecord};
 use crate::telemetry::health::Readiness;
 
-/// A server that rejects and counts all requests.
+/// A server that rejects and counts all lists of `ConfigMap`s, which come in pages of 25 (OPS-31).
 fn rejecting(requests: &Arc<AtomicUsize>) -> Client {
     let requests = Arc::clone(requests);
-    let server = tower::service_fn(move |_: Request<Body>| {
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        assert!(query.split('&').any(|it| it == "limit=25"), "{query}");
         requests.fetch_add(1, Ordering::Relaxed);
         let text = r#"{"status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"}"#;
         let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
@@ -206,10 +208,10 @@ fn pages_of_whole_objects_are_small() {
         page_size::<PodRecord>(),
         page_size::<ConfigMapRecord>(),
     ];
-    assert_eq!(small, [OBJECTS_PAGE; 3]);
+    assert_eq!(small, [25; 3], "37.5 MB of the largest objects");
     let of_metadata = [
         page_size::<UninjectedPodRecord>(),
         page_size::<ForeignRecord>(),
     ];
-    assert_eq!(of_metadata, [PAGE; 2]);
+    assert_eq!(of_metadata, [100; 2]);
 }
