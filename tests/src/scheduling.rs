@@ -8,8 +8,9 @@
 //!   time, since they wait most of the time, or alone. A scenario of which only a part is timed waits there for the end
 //!   of the others, without its slot.
 //! - Clusters for what is timed on them start after that, since they would disturb it.
+//! - What measures load on a cluster of its own has the machine to itself, from the start of that cluster to its end.
 //!
-//! No cluster starts during a measurement, since that is what costs most.
+//! No cluster starts while something is timed, since that is what costs most.
 
 mod durations;
 
@@ -120,7 +121,20 @@ pub(crate) async fn shared_cluster() -> Shared {
 pub struct OwnCluster {
     _permit: Option<SemaphorePermit<'static>>,
     _pending: Option<Counted>,
+    _turn: Option<Turn>,
     _stopwatch: Stopwatch,
+}
+
+/// Those on clusters of their own that time something run beside each other, and those that measure load run alone.
+static TURNS: RwLock<()> = RwLock::const_new(());
+
+enum Turn {
+    ToTime {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    ToMeasure {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
 }
 
 /// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
@@ -131,15 +145,32 @@ pub async fn own_cluster() -> OwnCluster {
     OwnCluster {
         _permit: permission_for_a_cluster().await,
         _pending: Some(pending),
+        _turn: None,
         _stopwatch: Stopwatch::start(),
     }
 }
 
-/// The same for a scenario that times something: it comes last, and calls [`exclusive`] before it does.
+/// The same for a scenario that times something: it comes last, and calls [`timed`] before it does.
 pub async fn own_cluster_to_time() -> OwnCluster {
+    own_cluster_at_the_end(async || Turn::ToTime {
+        _guard: TURNS.read().await,
+    })
+    .await
+}
+
+/// The same for a scenario that measures load: it comes last, and nothing runs beside it.
+pub async fn own_cluster_to_measure() -> OwnCluster {
+    own_cluster_at_the_end(async || Turn::ToMeasure {
+        _guard: TURNS.write().await,
+    })
+    .await
+}
+
+async fn own_cluster_at_the_end(turn: impl AsyncFnOnce() -> Turn) -> OwnCluster {
     after_all_others().await;
     none_left(&PROGRESS.timed).await;
     OwnCluster {
+        _turn: Some(turn().await),
         _permit: permission_for_a_cluster().await,
         _pending: None,
         _stopwatch: Stopwatch::start(),
@@ -151,27 +182,19 @@ async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
     SLOTS.acquire().await.ok()
 }
 
-/// A measurement in progress, until this is dropped.
-pub struct Exclusive {
+/// The shared cluster for one scenario, until this is dropped.
+pub(crate) struct Exclusive {
     _guard: RwLockWriteGuard<'static, ()>,
-    _timed: Option<Counted>,
+    _timed: Counted,
 }
 
-/// Waits until no scenario uses the shared cluster and no cluster starts, so that nothing disturbs a measurement.
-pub async fn exclusive() -> Exclusive {
-    Exclusive {
-        _guard: MEASUREMENT.write().await,
-        _timed: None,
-    }
-}
-
-/// The same for a scenario that no other may run beside: it comes last.
+/// For a scenario on the shared cluster that no other may run beside: it comes last.
 pub(crate) async fn exclusive_at_the_end() -> Exclusive {
     let timed = Counted::among(&PROGRESS.timed);
     after_all_others().await;
     Exclusive {
-        _timed: Some(timed),
-        ..exclusive().await
+        _guard: MEASUREMENT.write().await,
+        _timed: timed,
     }
 }
 

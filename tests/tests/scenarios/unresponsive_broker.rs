@@ -8,7 +8,7 @@ use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::scenario::Scenario;
-use asya_tests::scheduling::{exclusive, own_cluster_to_time};
+use asya_tests::scheduling::own_cluster_to_measure;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -109,13 +109,13 @@ async fn unresponsive_broker_blocks_no_actor_on_another() {
 }
 
 const SLOW: usize = 500;
-/// For that many actors while other scenarios run.
+/// For that many actors on a slow machine.
 const SERVED: Duration = Duration::from_mins(10);
 
 /// OPS-22. `make bench` measures how much longer it takes.
 #[tokio::test]
 async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
-    let _turn = own_cluster_to_time().await;
+    let _turn = own_cluster_to_measure().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "late", async |scenario| {
         let proxy = CountingProxy::to_rabbitmq(&cluster).await?;
@@ -123,8 +123,6 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         late["config"]["management"]["port"] = json!(proxy.port());
         let operator = Operator::install(&cluster, json!({"transports": {"late": late}})).await?;
         let instance = operator.start("one").await?;
-        // Beside other scenarios, creating 500 actors takes as long as serving many of them.
-        let alone = exclusive().await;
         proxy.delay((1..=4).map(Duration::from_secs));
         let (names, slow) = actors(scenario, "late", SLOW, "late");
         scenario.apply_all(&slow).await?;
@@ -137,7 +135,6 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
             after - before < (SLOW - before) / 2,
             "{before} on the slow broker were Running before, {after} after"
         );
-        drop(alone);
 
         proxy.delay([]);
         let all = all_running_within(scenario, &names, SERVED);

@@ -8,7 +8,7 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::flood::Clients;
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
-use asya_tests::scheduling::{exclusive, own_cluster_to_time};
+use asya_tests::scheduling::own_cluster_to_measure;
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -29,13 +29,12 @@ const PODS: usize = 500;
 /// ADM-20, ADM-21, ADM-22
 #[tokio::test]
 async fn flood_neither_exhausts_memory_nor_fails_reviews() {
-    let _turn = own_cluster_to_time().await;
+    let _turn = own_cluster_to_measure().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}}));
     let operator = operator.await.unwrap();
     let _controller = control(&operator, "controller", &[]).await.unwrap();
     let webhook = Webhook::start(&operator).await.unwrap();
-    let _exclusive = exclusive().await;
     Scenario::run_on(Ok(cluster.clone()), "flood", async |scenario| {
         let replica = &webhook.replicas()[0];
         let limit = memory_limit(&cluster).await?;

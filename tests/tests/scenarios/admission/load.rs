@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
-use asya_tests::scheduling::{exclusive, own_cluster_to_time};
+use asya_tests::scheduling::own_cluster_to_measure;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -30,9 +30,8 @@ const TOLD: Duration = Duration::from_secs(2);
 /// AVL-3, AVL-6, CERT-2, CERT-3, CERT-4, CFG-9, BIND-7; architecture, section 8
 #[tokio::test]
 async fn rotation_restart_and_leader_loss_fail_no_review() {
-    let _turn = own_cluster_to_time().await;
+    let _turn = own_cluster_to_measure().await;
     let mut stage = Stage::set(&FLAGS).await.unwrap();
-    let _exclusive = exclusive().await;
     Scenario::run_on(Ok(stage.cluster.clone()), "load", async |scenario| {
         let _follower = control(&stage.operator, "follower", &FLAGS).await?;
         let actor = bind(scenario, "model").await?;
