@@ -4,6 +4,8 @@
 //! [`decide`](decide::decide) chooses the next step as a pure function of the Secret's content and the time. Private
 //! keys never appear in `Debug` output or in errors.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod ca_bundle;
 pub mod certificate;
 pub mod change;

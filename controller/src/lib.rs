@@ -3,12 +3,13 @@
 //! The program is [`main`]. The rest of the public interface serves simulations, which run a [`Replica`] against an API
 //! server and brokers in memory.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod admission;
 mod app;
 mod binding;
 mod broker;
 mod certificates;
-pub mod clock;
 mod cluster;
 mod condition;
 mod context;

@@ -1,8 +1,9 @@
 //! Process plumbing shared by `asya-controller` and `asya-webhook`: installation flags, logging, API server
-//! configuration, listeners, probes and metrics.
+//! configuration, listeners, probes, metrics and the wall clock.
 
 pub mod api_server;
 pub mod check;
+pub mod clock;
 pub mod fair;
 pub mod flags;
 pub mod listen;

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use asya_process::clock;
 use asya_shared::event;
 use asya_shared::names::GROUP;
 pub use asya_shared::reason::PodEventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::sync::mpsc;
@@ -132,7 +132,7 @@ impl Writer {
     }
 
     async fn write(&self, regarding: InvolvedObject, pod_event: &PodEvent) {
-        let (namespace, now) = (pod_event.namespace.to_string(), Timestamp::now());
+        let (namespace, now) = (pod_event.namespace.to_string(), clock::now());
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(event::name(&regarding.name, now.as_nanosecond())),

@@ -1,6 +1,8 @@
 //! The admission webhook of Asya's `AsyncActor`s: the program, its review of pods without a cluster, and a [`Replica`]
 //! for simulations.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod actor;
 mod args;
 mod body_budget;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use asya_certs::serve::Certificates;
+use asya_process::clock;
 use asya_shared::api::AsyncActor;
-use k8s_openapi::jiff::Timestamp;
 use kube::CustomResourceExt;
 
 use crate::facts::SharedFacts;
@@ -61,7 +61,7 @@ impl Readiness {
         if self.facts.as_ref().is_some_and(|facts| !facts.is_synced()) {
             pending.push("facts: asya-controller has not published its ConfigMap yet".to_owned());
         }
-        if let Err(reason) = self.certificates.ready(Timestamp::now()) {
+        if let Err(reason) = self.certificates.ready(clock::now()) {
             pending.push(format!("certificate: {reason}"));
         }
         pending

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use asya_certs::serve::{Certificates, Trusted};
 use asya_process::BoxError;
+use asya_process::clock;
 use asya_process::metrics::ExposedMetrics;
 use asya_process::serve::Connections;
 use asya_process::tasks::Tasks;
 use axum::Router;
-use k8s_openapi::jiff::Timestamp;
 use tracing::warn;
 
 use crate::actor::ActorReviewer;
@@ -159,7 +159,7 @@ fn build_metrics(
     let connections = connections.clone();
     metrics.before_scrape(move |metrics| {
         metrics.reflector_age(last_response.age());
-        metrics.certificates(&certificates.metrics(), Timestamp::now());
+        metrics.certificates(&certificates.metrics(), clock::now());
         metrics.connections(connections.count());
     });
     metrics

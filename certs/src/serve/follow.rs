@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use asya_process::clock;
 use kube::Client;
 
 use super::Certificates;
@@ -25,11 +25,11 @@ pub(super) async fn follow(
             biased;
             observation = watch.next() => match observation {
                 Observation::Current(secret) => {
-                    certificates.update_secret(secret.map(|secret| secret.data), Timestamp::now());
+                    certificates.update_secret(secret.map(|secret| secret.data), clock::now());
                 }
                 Observation::Unavailable(reason) => certificates.record_read_error(&reason),
             },
-            _ = interval.tick() => certificates.reevaluate(Timestamp::now()),
+            _ = interval.tick() => certificates.reevaluate(clock::now()),
         }
     }
 }

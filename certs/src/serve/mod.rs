@@ -11,7 +11,7 @@
 //! // whenever the ConfigMap with the applied bundle's fingerprints changes
 //! certificates.trust(Trusted::read(["5a…", "c1…"]));
 //! // for /readyz and for metrics
-//! let (ready, metrics) = (certificates.ready(jiff::Timestamp::now()), certificates.metrics());
+//! let (ready, metrics) = (certificates.ready(asya_process::clock::now()), certificates.metrics());
 //! # Ok(()) }
 //! ```
 
@@ -22,6 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use asya_process::clock;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use rustls::crypto::aws_lc_rs;
@@ -114,12 +115,12 @@ impl Certificates {
 
     /// Sets which CAs the API servers trust: those of the applied `caBundle`.
     pub fn trust(&self, trusted: Trusted) {
-        self.change(Timestamp::now(), |selector| selector.trust(trusted));
+        self.change(clock::now(), |selector| selector.trust(trusted));
     }
 
     /// Records why the Secret cannot be read, to be reported until it has been read once.
     fn record_read_error(&self, reason: &str) {
-        self.change(Timestamp::now(), |selector| {
+        self.change(clock::now(), |selector| {
             selector.record_read_error(reason);
         });
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::clock;
 use asya_process::metrics::ExposedMetrics;
 use asya_process::tasks::Tasks;
 use tokio::time::Instant;
@@ -12,7 +13,6 @@ use super::actor_gauges;
 use super::shared_config_maps;
 use super::worker::{self, RequeuePolicy};
 use crate::broker::health::{CheckFailures, CheckIntervals, HealthCheck};
-use crate::clock;
 use crate::cluster::store::Scope;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use asya_process::clock;
 use asya_shared::inject::limits_to_set;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::Bindings;
-use crate::clock;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{

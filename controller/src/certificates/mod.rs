@@ -20,6 +20,7 @@ use asya_certs::parsed_secret::ParsedSecret;
 use asya_certs::secret::TlsSecret;
 use asya_certs::store::{Store, Stored, WriteError, ca_secret_name};
 use asya_certs::watch::{Observation, SecretWatch};
+use asya_process::clock;
 use asya_shared::backoff::Backoff;
 use jiff::Timestamp;
 use kube::Client;
@@ -167,7 +168,7 @@ impl CertificateManager {
             let data = self.stored.data();
             let exists = self.stored.serving_secret.is_some();
             let secret = self.stored.parsed();
-            let now = Timestamp::now();
+            let now = clock::now();
             self.request_trust(&secret.cas, now);
             if self.config.by_cert_manager {
                 self.log_leaf_fault(&secret, now);

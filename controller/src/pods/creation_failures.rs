@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::clock;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::clock;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
 use crate::record::{

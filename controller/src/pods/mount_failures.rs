@@ -7,10 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::clock;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::clock;
 use crate::cluster::store::{Scope, Store, covers};
 use crate::cluster::watch::WatchSink;
 use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Projected, Record};

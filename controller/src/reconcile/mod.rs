@@ -16,10 +16,10 @@ mod status_time;
 pub(crate) mod tests;
 pub mod work_item;
 
+use asya_process::clock;
 use model::observed::Observed;
 use model::outcome::{Outcome, QueueState};
 
-use crate::clock;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::record::Key;

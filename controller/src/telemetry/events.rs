@@ -4,6 +4,7 @@ mod series;
 
 use std::sync::Arc;
 
+use asya_process::clock;
 use asya_shared::event;
 use asya_shared::names::{GROUP, MANAGED_BY};
 pub use asya_shared::reason::EventReason;
@@ -18,7 +19,6 @@ use serde_json::json;
 use series::{EventSeries, SeriesKey, WriteDecision};
 use tracing::debug;
 
-use crate::clock;
 use crate::record::ActorRecord;
 
 /// An Event to publish.

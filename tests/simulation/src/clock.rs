@@ -20,7 +20,7 @@ pub fn start() {
     STARTED.set(Some(Instant::now()));
     ERROR.set(0);
     WAS_WRONG.set(false);
-    asya_controller::clock::replace(|| now() + SignedDuration::from_secs(ERROR.get().into()));
+    asya_process::clock::replace(|| now() + SignedDuration::from_secs(ERROR.get().into()));
 }
 
 /// Sets by how many seconds the clocks of the operator's nodes are ahead of the API server's.

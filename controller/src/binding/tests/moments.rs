@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use asya_process::clock;
 use asya_shared::resolve::GroupKind;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -12,7 +13,6 @@ use crate::app::operator;
 use crate::binding::TargetState;
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::clock;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::work_item::WorkItem;

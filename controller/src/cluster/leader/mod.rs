@@ -13,6 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
+use asya_process::clock;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -21,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::fence::Fence;
-use crate::clock;
 use crate::fault::Conflict;
 use crate::telemetry::health::Readiness;
 use decide::{Decision, LeaseView, Observed, decide};

@@ -4,9 +4,10 @@
 //! Asks the schedule here whether a dry run is due, because all actors share it: another actor's probe may just have
 //! shown that the webhook is back. For the same reason, a rollout that a dry run blocks returns its slot at once.
 
+use asya_process::clock;
+
 use super::rollout::roll_out;
 use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar, ProbeFailure};
-use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::{

@@ -1,6 +1,7 @@
 //! Observes what a rollout of a target's pods has to consider. Reads from the API server only if there are pods to
 //! replace or a dry run is due.
 
+use asya_process::clock;
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::probe::{ProbeMetadata, from_running_pod, minimal_pod, pod_without_sidecar};
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::availability;
 use crate::binding::spec::comparable;
-use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::binding::Resolved;

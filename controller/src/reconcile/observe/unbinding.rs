@@ -1,5 +1,6 @@
 //! Observes what an actor being deleted still has in the pods of its target (BIND-43).
 
+use asya_process::clock;
 use asya_shared::api::{BindingRollout, RollAnnotation};
 use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Target};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,7 +12,6 @@ use super::rollout::{blocking_pdb_of, read_target_objects};
 use super::target_faults::forbidden_fault;
 use crate::binding::deleted::DeletedBinding;
 use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
-use crate::clock;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};

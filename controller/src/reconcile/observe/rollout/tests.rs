@@ -1,12 +1,12 @@
 use std::time::Duration;
 
+use asya_process::clock;
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::{RolloutQuery, TargetObject, observe};
-use crate::clock;
 use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TemplateSidecar};
