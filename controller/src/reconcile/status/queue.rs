@@ -65,11 +65,18 @@ fn marked_for_other(observed: &Observed, outcome: &CommonOutcome) -> Option<bool
     if observed.desired.is_err() {
         return None;
     }
+    let previous = observed.previous.queue_marked_for_other;
     match &outcome.queue {
-        QueueState::Fault(fault) => (fault.reason == Reason::QueueConflict).then_some(true),
-        QueueState::NotChecked | QueueState::Deferred(_) => {
-            observed.previous.queue_marked_for_other
-        }
+        QueueState::Fault(fault) => match fault.reason {
+            Reason::QueueConflict => Some(true),
+            // The broker did not say whose the queue is.
+            Reason::BrokerUnreachable
+            | Reason::BrokerThrottled
+            | Reason::BrokerAuthFailed
+            | Reason::CredentialsMissing => previous,
+            _ => None,
+        },
+        QueueState::NotChecked | QueueState::Deferred(_) => previous,
         QueueState::Ready(_) | QueueState::Created(_) | QueueState::Unmanaged => None,
     }
 }

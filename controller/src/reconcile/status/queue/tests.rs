@@ -264,7 +264,14 @@ fn status_says_that_the_broker_marks_the_queue_as_anothers_until_it_does_not() {
         (&was, fault(Reason::QueueConflict), Some(true)),
         (&was, deferred(), Some(true)),
         (&was, QueueState::NotChecked, Some(true)),
-        (&was, fault(Reason::BrokerUnreachable), None),
+        (&was, fault(Reason::BrokerUnreachable), Some(true)),
+        (&was, fault(Reason::BrokerThrottled), Some(true)),
+        (&was, fault(Reason::BrokerAuthFailed), Some(true)),
+        (&was, fault(Reason::CredentialsMissing), Some(true)),
+        (&none, fault(Reason::BrokerUnreachable), None),
+        (&was, fault(Reason::QueueMismatch), None),
+        (&was, fault(Reason::QueueMissing), None),
+        (&was, fault(Reason::QueueDeletedRecently), None),
         (&was, ready(), None),
     ] {
         let text = format!("{before} {state:?}");
