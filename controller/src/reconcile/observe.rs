@@ -33,7 +33,7 @@ use asya_shared::transport::ActorQueue;
 use children::{Children, ScalingQuery};
 use k8s_openapi::jiff::Timestamp;
 use queue::QueueResult;
-use queue_name_taken::desired_unless_name_taken;
+use queue_name_taken::{DesiredState, desired_unless_name_taken};
 use unbinding::Ending;
 
 use super::desired::Desired;
@@ -93,12 +93,13 @@ impl Intent {
     ) -> Result<Self, Error> {
         let previous = actor.decode_status();
         let scaled_kinds = scaled_kinds(context, &actor, now);
-        let (desired, queue_name_taken) =
-            desired_unless_name_taken(context, &actor, &previous, &scaled_kinds);
+        let DesiredState {
+            desired,
+            queue_name_taken,
+        } = desired_unless_name_taken(context, &actor, &previous, &scaled_kinds);
         let deletion = DeletionSettings::of(&actor);
         let queues = known_queues(context, &actor, &previous, desired.as_deref());
-        let (drain, memory_updates) =
-            drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
+        let drain = drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
         Ok(Self {
             actor,
             previous,
@@ -106,8 +107,11 @@ impl Intent {
             queue_name_taken,
             deletion,
             queues,
-            drain,
-            memory_updates,
+            drain: drain.state,
+            memory_updates: MemoryUpdates {
+                depths: drain.depths,
+                ..MemoryUpdates::default()
+            },
         })
     }
 

@@ -21,10 +21,19 @@ use crate::reconcile::desired::drain::{
     CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues, decide,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
-use crate::reconcile::model::observed::{CountedDepth, DeletionSettings, MemoryUpdates};
+use crate::reconcile::model::observed::{CountedDepth, DeletionSettings};
 use crate::record::{ActorRecord, Key};
 
-/// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
+/// The queues of an actor whose deletion waits until they are empty.
+#[derive(Debug, Default)]
+pub(super) struct ObservedDrain {
+    /// `None` for any other actor.
+    pub(super) state: Option<DrainState>,
+    /// Messages counted by this reconcile.
+    pub(super) depths: Vec<CountedDepth>,
+}
+
+/// Observes the queues of an actor whose deletion waits until they are empty.
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
@@ -32,18 +41,18 @@ pub(super) async fn observe(
     deletion: &DeletionSettings,
     queues: &KnownQueues,
     now: Timestamp,
-) -> Result<(Option<DrainState>, MemoryUpdates), Error> {
-    let mut updates = MemoryUpdates::default();
+) -> Result<ObservedDrain, Error> {
     if !actor.metadata.deleting
         || !actor.has_finalizer(FINALIZER)
         || deletion.orphans
         || !actor.queue_policy.waits_until_empty()
     {
-        return Ok((None, updates));
+        return Ok(ObservedDrain::default());
     }
     let keeps_queues =
         actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
     let mut counted = Vec::new();
+    let mut depths = Vec::new();
     let mut lag = Duration::ZERO;
     for (queue, _) in queues.to_delete().filter(|_| !keeps_queues) {
         let messages = match count(context, actor, queue).await {
@@ -55,7 +64,7 @@ pub(super) async fn observe(
         let report = CountReport::of(previous, queue);
         if let (Messages::Known(depth), Some(resets)) = (&messages, report.recording(&messages)) {
             let depth = *depth;
-            updates.depths.push(CountedDepth { depth, resets });
+            depths.push(CountedDepth { depth, resets });
         }
         counted.push(QueueCount {
             queue: queue.clone(),
@@ -74,13 +83,17 @@ pub(super) async fn observe(
         now,
     });
     let Some(remaining) = RemainingQueues::of(&counted) else {
-        return Ok((Some(drain), updates));
+        let state = Some(drain);
+        return Ok(ObservedDrain { state, depths });
     };
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.map_err(Error::Api)?;
     let kept = KeptQueues::of_terminating(namespace.as_ref(), remaining);
-    Ok((Some(kept.map_or(drain, DrainState::KeepQueues)), updates))
+    Ok(ObservedDrain {
+        state: Some(kept.map_or(drain, DrainState::KeepQueues)),
+        depths,
+    })
 }
 
 async fn count(

@@ -12,17 +12,26 @@ use crate::reconcile::desired::{Desired, desired};
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::record::ActorRecord;
 
-/// The desired state, unless another actor owns a queue name that this one needs; then also what
-/// this actor must not run.
+/// What the actor's spec asks for.
+pub(super) struct DesiredState {
+    pub(super) desired: Result<Arc<Desired>, Fault>,
+    /// Set if another actor owns a queue name that this one needs: what this one must not run.
+    pub(super) queue_name_taken: Option<QueueNameTaken>,
+}
+
+/// The desired state, unless another actor owns a queue name that this one needs.
 pub(super) fn desired_unless_name_taken(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     scaled: &[WorkloadKind],
-) -> (Result<Arc<Desired>, Fault>, Option<QueueNameTaken>) {
+) -> DesiredState {
     let desired = desired(&context.installation, actor, previous, scaled);
     let Some(owner) = context.queue_claims.other_holder(&actor.metadata.key) else {
-        return (desired, None);
+        return DesiredState {
+            desired,
+            queue_name_taken: None,
+        };
     };
     let desired = desired.ok();
     let standalone = desired.as_deref().and_then(Desired::standalone);
@@ -31,7 +40,10 @@ pub(super) fn desired_unless_name_taken(
         workload_hash: standalone.map(|it| it.workload.applied.hash.clone()),
         kind: standalone.map(|it| it.kind),
     };
-    (Err(name_taken_fault(&owner)), Some(name_taken))
+    DesiredState {
+        desired: Err(name_taken_fault(&owner)),
+        queue_name_taken: Some(name_taken),
+    }
 }
 
 /// The fault that replaces the desired state.

@@ -423,7 +423,7 @@ async fn count_that_fails_does_not_shorten_the_wait_for_a_second_one() {
     let wait = async |now: &str| {
         let now = now.parse().unwrap();
         let observing = drain::observe(&context, actor, previous, &deletion, &queues, now);
-        observing.await.unwrap().0
+        observing.await.unwrap().state
     };
     let nine_seconds = Some(DrainState::Confirming(Duration::from_secs(9)));
     assert_eq!(wait("2026-01-01T00:00:01Z").await, nine_seconds);
