@@ -208,7 +208,9 @@ impl Online<'_> {
         };
         let fields = match bound::template_fields(subject, target, limits, body) {
             Ok(fields) => fields,
-            Err((reason, why)) => return preview.problem(reason.as_str(), &object, &why),
+            Err(obstacle) => {
+                return preview.problem(obstacle.reason.as_str(), &object, &obstacle.text);
+            }
         };
         let api = api(&target.workload.api_version, &target.workload.kind);
         let key = Key::new(self.namespace, &target.workload.name);

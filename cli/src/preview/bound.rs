@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::inject::bound::{
-    BoundActor, BoundPlan, InjectedHash, InjectionReason, PlanInputs,
+    BoundActor, BoundPlan, InjectedHash, InjectionReason, NotInjectable, PlanInputs,
 };
 use asya_shared::names::annotation;
 use asya_shared::resolve::{IntermediateOwners, Target};
@@ -131,7 +131,7 @@ pub fn template_fields(
     target: &Target,
     limits: &[String],
     workload: &Value,
-) -> Result<Value, (InjectionReason, String)> {
+) -> Result<Value, NotInjectable> {
     let settings = &subject.installation.settings;
     let resolved = target.to_status(subject.namespace);
     let plan = BoundPlan::new(&PlanInputs {
@@ -144,11 +144,9 @@ pub fn template_fields(
         settings,
         scripts_hash: scripts_hash(subject.installation),
     });
-    let no_binding = || {
-        (
-            InjectionReason::NoActor,
-            "the actor binds no target".to_owned(),
-        )
+    let no_binding = || NotInjectable {
+        reason: InjectionReason::NoActor,
+        text: "the actor binds no target".into(),
     };
     let plan = plan.ok_or_else(no_binding)?;
     let plan = plan

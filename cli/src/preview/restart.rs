@@ -156,12 +156,10 @@ impl RestartInputs<'_> {
 }
 
 fn is_by_eviction(inputs: &RestartInputs<'_>, outdated: usize) -> bool {
-    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let reduces_ready = inputs.workloads.iter().map(|it| it.strategy.reduces_ready);
-    let counts = (count(outdated), count(inputs.pods.len()));
     let needs_eviction = inputs.workloads.iter().map(|it| it.strategy.needs_eviction);
     requires_eviction(inputs.roll, needs_eviction, inputs.deletes_pod_first())
-        || eviction_spares_most_pods(inputs.roll, reduces_ready, counts)
+        || eviction_spares_most_pods(inputs.roll, reduces_ready, outdated, inputs.pods.len())
 }
 
 fn by_eviction(inputs: &RestartInputs<'_>, outdated: &[&PodState]) -> Restart {

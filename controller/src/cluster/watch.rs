@@ -39,7 +39,8 @@ pub const OBJECTS_PAGE: u32 = 25;
 /// A failing watch reports an error within this time; one without an error for longer is healthy.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
+const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(30)).with_jitter(0.5);
 
 /// Receives the events of a watch.
 pub trait WatchSink<R>: Send + Sync {
@@ -184,7 +185,8 @@ where
                         if !listed && !passed_before {
                             self.report_unlisted(&error);
                         }
-                        tokio::time::sleep(jittered(failures)).await;
+                        let wait = BACKOFF.jittered(failures.saturating_sub(1), fastrand::f64());
+                        tokio::time::sleep(wait).await;
                         if is_undecodable(&error) {
                             break; // the event is lost, so list again
                         }
@@ -291,11 +293,6 @@ where
 
 fn page_size<R: Record>() -> u32 {
     if R::METADATA_ONLY { PAGE } else { OBJECTS_PAGE }
-}
-
-fn jittered(failures: u32) -> Duration {
-    let full = BACKOFF.after(failures.saturating_sub(1));
-    full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 fn is_forbidden(error: &Error) -> bool {

@@ -160,12 +160,13 @@ pub fn several_lose_a_pod(deletes_pod_first: impl Iterator<Item = bool>) -> bool
 
 /// Whether eviction, which replaces only outdated pods, spares at least as many current ones, which a rollout would
 /// replace, too. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17):
-/// `reduces_ready` says so of each workload.
+/// `reduces_ready` says so of each workload. `matched` counts all pods of the target, `outdated` those to replace.
 #[must_use]
 pub fn eviction_spares_most_pods(
     roll: &RolloutMethod,
     mut reduces_ready: impl ExactSizeIterator<Item = bool>,
-    (outdated, matched): (i32, i32),
+    outdated: usize,
+    matched: usize,
 ) -> bool {
     let current = matched.saturating_sub(outdated);
     matches!(roll, RolloutMethod::AnnotateTemplate(_))

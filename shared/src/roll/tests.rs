@@ -169,8 +169,8 @@ fn eviction_is_preferred_only_where_most_pods_are_current() {
         (&template, &[], 1, 3, false),
         (&RolloutMethod::Evict, &[true], 1, 3, false),
     ] {
-        let found =
-            eviction_spares_most_pods(roll, reduces_ready.iter().copied(), (outdated, matched));
+        let reduces_ready_of_each = reduces_ready.iter().copied();
+        let found = eviction_spares_most_pods(roll, reduces_ready_of_each, outdated, matched);
         assert_eq!(
             found, expected,
             "{roll:?} {reduces_ready:?} {outdated} {matched}"

@@ -11,7 +11,8 @@ use super::probe_result::ProbeResult;
 use super::restore::{drifted_fields, is_volume};
 use super::spec_conflict::spec_conflict;
 use super::{
-    Action, BoundActor, Decision, InjectionReason, JsonPointer, Patch, PodView, ReviewPath,
+    Action, BoundActor, Decision, InjectionReason, JsonPointer, NotInjectable, Patch, PodView,
+    ReviewPath,
 };
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
@@ -44,7 +45,8 @@ pub fn decide<'a>(
             warnings: Vec::new(),
         };
     }
-    let mut decision = for_actor(actor, pod);
+    let decision = for_actor(actor, pod);
+    let mut decision = decision.unwrap_or_else(|obstacle| skip_or_deny(actor, pod, &obstacle));
     if let Some(other) = matching.get(1) {
         decision.warnings.push(format!(
             "AsyncActors {actor} and {other} both bind this pod; the older one, {actor}, is used. Set \
@@ -54,57 +56,45 @@ pub fn decide<'a>(
     decision
 }
 
-fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
+fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Result<Decision<'a>, NotInjectable> {
     let plan = match &actor.state {
         InjectionState::InEffect(plan) => plan,
         InjectionState::NotInEffect(reason) => {
-            return Decision {
+            return Ok(Decision {
                 actor: Some(actor),
                 reason: *reason,
                 action: Action::Allow,
                 warnings: Vec::new(),
-            };
+            });
         }
         InjectionState::Unusable(why) => {
-            return skip_or_deny(actor, pod, InjectionReason::ActorUnusable, why);
+            return Err(NotInjectable::new(
+                InjectionReason::ActorUnusable,
+                why.clone(),
+            ));
         }
     };
-    if let Some((reason, why)) = unsupported(pod) {
-        return skip_or_deny(actor, pod, reason, why);
-    }
-    let Ok(existing) = ExistingItems::of(pod) else {
-        return skip_or_deny(
-            actor,
-            pod,
-            InjectionReason::Unreadable,
-            "it cannot be decoded",
-        );
-    };
+    check_supported(pod)?;
+    let existing = ExistingItems::of(pod).map_err(|_| NotInjectable::unreadable())?;
     if let Some(why) = spec_conflict(actor, plan, pod, &existing) {
-        return skip_or_deny(actor, pod, InjectionReason::SpecConflict, &why);
+        return Err(NotInjectable::new(InjectionReason::SpecConflict, why));
     }
     let hash = plan.hash.to_string();
     let is_already_injected = !existing.has_no_container()
         && pod.annotation(annotation::INJECTED_BY) == Some(&plan.uid)
         && pod.annotation(annotation::INJECTED_HASH) == Some(&hash);
-    let Some(properties) =
-        PodProperties::from_pod(pod, plan, is_already_injected.then_some(&existing))
-    else {
-        let why = "the URL of its model is unknown: declare the port of the model's container, or set \
-                   spec.runtime.targetURL of the actor";
-        return skip_or_deny(actor, pod, InjectionReason::TargetUrlUnknown, why);
-    };
-    if let Some((reason, why)) = withheld_by_probe(actor, pod, &existing) {
-        return skip_or_deny(actor, pod, reason, &why);
-    }
-    injected(
+    let known = is_already_injected.then_some(&existing);
+    let properties = PodProperties::from_pod(pod, plan, known);
+    let properties = properties.ok_or_else(NotInjectable::target_url_unknown)?;
+    check_probe_result(actor, pod, &existing)?;
+    Ok(injected(
         actor,
         plan,
         pod,
         &properties,
         &existing,
         is_already_injected,
-    )
+    ))
 }
 
 /// The decision about a pod that gets the sidecar, or has it already.
@@ -144,52 +134,58 @@ fn injected<'a>(
     }
 }
 
-/// Whether the pod cannot run the sidecar at all (INJ-1, row 4).
-pub(super) fn unsupported(pod: &PodView<'_>) -> Option<(InjectionReason, &'static str)> {
-    if pod.label(label::INJECT) == Some("false") {
-        Some((
+/// Whether the pod can run the sidecar at all (INJ-1, row 4).
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn check_supported(pod: &PodView<'_>) -> Result<(), NotInjectable> {
+    let (reason, text) = if pod.label(label::INJECT) == Some("false") {
+        (
             InjectionReason::OptedOut,
             "its label asya.sh/inject is \"false\"; remove it from the pod template",
-        ))
+        )
     } else if pod.spec.host_network == Some(true) {
-        Some((
+        (
             InjectionReason::HostNetwork,
             "it uses the host network; remove hostNetwork from the pod template",
-        ))
+        )
     } else if pod.is_windows() {
-        Some((
+        (
             InjectionReason::Windows,
             "it is a Windows pod; the sidecar runs on Linux",
-        ))
+        )
     } else if !pod.restarts_always() {
-        Some((
+        (
             InjectionReason::RestartPolicy,
             "its restartPolicy is not Always; a queue worker never completes",
-        ))
+        )
     } else {
-        None
-    }
+        return Ok(());
+    };
+    Err(NotInjectable::new(reason, text))
 }
 
-/// Why a pod that could get the sidecar does not get it yet: an optional binding must never keep a pod from starting
+/// Whether a pod that could get the sidecar may get it now: an optional binding must never keep a pod from starting
 /// that would start without it (SAFE-1). A pod that has the sidecar already, because of reinvocation, keeps it.
-fn withheld_by_probe(
+///
+/// # Errors
+/// Why it does not get it yet.
+fn check_probe_result(
     actor: &BoundActor,
     pod: &PodView<'_>,
     existing: &ExistingItems,
-) -> Option<(InjectionReason, String)> {
+) -> Result<(), NotInjectable> {
     if pod.is_probe_of(&actor.uid) || !existing.has_no_container() {
-        return None;
+        return Ok(());
     }
     match &actor.probe_result {
-        ProbeResult::Verified => None,
-        ProbeResult::Unverified if actor.required => None,
-        ProbeResult::Unverified => Some((
+        ProbeResult::Verified => Ok(()),
+        ProbeResult::Unverified if actor.required => Ok(()),
+        ProbeResult::Unverified => Err(NotInjectable::new(
             InjectionReason::NotProved,
-            "no dry run has shown yet that the API server admits pods with it; see condition Injected of the actor"
-                .to_owned(),
+            "no dry run has shown yet that the API server admits pods with it; see condition Injected of the actor",
         )),
-        ProbeResult::Rejected(answer) => Some((
+        ProbeResult::Rejected(answer) => Err(NotInjectable::new(
             InjectionReason::ProbeRejected,
             format!(
                 "the API server rejects pods with it, as a dry run has shown: {answer}; see condition Injected of the \
@@ -203,9 +199,9 @@ fn withheld_by_probe(
 fn skip_or_deny<'a>(
     actor: &'a BoundActor,
     pod: &PodView<'_>,
-    reason: InjectionReason,
-    why: &str,
+    obstacle: &NotInjectable,
 ) -> Decision<'a> {
+    let NotInjectable { reason, text: why } = obstacle;
     let (action, warnings) = if actor.required {
         let text = format!(
             "AsyncActor {actor} has binding.required, and this pod cannot get its sidecar ({reason}): {why}"
@@ -225,7 +221,7 @@ fn skip_or_deny<'a>(
             Action::Annotate(patch)
         };
         // opting out is deliberate, so do not warn
-        let is_deliberate = reason == InjectionReason::OptedOut;
+        let is_deliberate = *reason == InjectionReason::OptedOut;
         (
             action,
             if is_deliberate {
@@ -237,7 +233,7 @@ fn skip_or_deny<'a>(
     };
     Decision {
         actor: Some(actor),
-        reason,
+        reason: *reason,
         action,
         warnings,
     }

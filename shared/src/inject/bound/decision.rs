@@ -1,5 +1,7 @@
 //! The outcome of a pod review (INJ-1).
 
+use std::borrow::Cow;
+
 use super::{BoundActor, Patch};
 pub use crate::reason::InjectionReason;
 
@@ -14,6 +16,36 @@ pub struct Decision<'a> {
     pub action: Action,
     /// Warnings for the client that creates the pod.
     pub warnings: Vec<String>,
+}
+
+/// Why a pod cannot get the sidecar, or not yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotInjectable {
+    /// The reason, for metrics, Events and conditions.
+    pub reason: InjectionReason,
+    /// What is in the way, and how to fix it; continues a sentence about the pod or its template.
+    pub text: Cow<'static, str>,
+}
+
+impl NotInjectable {
+    pub(super) fn new(reason: InjectionReason, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            reason,
+            text: text.into(),
+        }
+    }
+
+    pub(super) fn unreadable() -> Self {
+        Self::new(InjectionReason::Unreadable, "it cannot be decoded")
+    }
+
+    pub(super) fn target_url_unknown() -> Self {
+        Self::new(
+            InjectionReason::TargetUrlUnknown,
+            "the URL of its model is unknown: declare the port of the model's container, or set \
+             spec.runtime.targetURL of the actor",
+        )
+    }
 }
 
 /// How to answer a review.

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::decide::unsupported;
+use super::decide::check_supported;
 use super::existing::{ContainerList, ExistingItems};
 use super::names::volume_names;
 use super::plan::BoundPlan;
 use super::pod_properties::PodProperties;
-use super::{InjectionReason, PodView};
+use super::{InjectionReason, NotInjectable, PodView};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
@@ -19,10 +19,7 @@ impl BoundPlan {
     ///
     /// # Errors
     /// The reason why pods of this template cannot get the sidecar, and how to fix it.
-    pub fn render_for_template(
-        &self,
-        template: &Value,
-    ) -> Result<Value, (InjectionReason, String)> {
+    pub fn render_for_template(&self, template: &Value) -> Result<Value, NotInjectable> {
         let mut original = template.clone();
         let by = template.pointer("/metadata/annotations");
         let by = by.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
@@ -33,29 +30,20 @@ impl BoundPlan {
             original["metadata"] = json!({});
         }
         let raw = original.to_string();
-        let unreadable = || {
-            (
-                InjectionReason::Unreadable,
-                "it cannot be decoded".to_owned(),
-            )
-        };
-        let pod = PodView::decode(&raw).map_err(|_| unreadable())?;
-        if let Some((reason, why)) = unsupported(&pod) {
-            return Err((reason, why.to_owned()));
-        }
-        let existing = ExistingItems::of(&pod).map_err(|_| unreadable())?;
+        let pod = PodView::decode(&raw).map_err(|_| NotInjectable::unreadable())?;
+        check_supported(&pod)?;
+        let existing = ExistingItems::of(&pod).map_err(|_| NotInjectable::unreadable())?;
+        let conflict = |text| NotInjectable::new(InjectionReason::SpecConflict, text);
         if let Some(reserved_item) = existing.describe_first() {
-            let why = format!("its {reserved_item} has a name that is reserved by Asya; rename it");
-            return Err((InjectionReason::SpecConflict, why));
+            return Err(conflict(format!(
+                "its {reserved_item} has a name that is reserved by Asya; rename it"
+            )));
         }
-        if let Some(why) = self.foreign_label(|key| pod.label(key)) {
-            return Err((InjectionReason::SpecConflict, why));
+        if let Some(text) = self.foreign_label(|key| pod.label(key)) {
+            return Err(conflict(text));
         }
-        let Some(properties) = PodProperties::from_pod(&pod, self, None) else {
-            let why = "the URL of its model is unknown: declare the port of the model's container, or set \
-                       spec.runtime.targetURL of the actor";
-            return Err((InjectionReason::TargetUrlUnknown, why.to_owned()));
-        };
+        let properties = PodProperties::from_pod(&pod, self, None);
+        let properties = properties.ok_or_else(NotInjectable::target_url_unknown)?;
         let [runtime, sidecar] = self.containers(&properties);
         let mut spec = match self.sidecar_list {
             ContainerList::Containers => json!({"containers": [runtime, sidecar]}),

@@ -94,9 +94,10 @@ fn required(inputs: &RolloutInputs<'_>) -> bool {
 }
 
 fn preferred(inputs: &RolloutInputs<'_>) -> bool {
-    let outdated = i32::try_from(inputs.outdated.len()).unwrap_or(i32::MAX);
+    let matched = usize::try_from(inputs.active).unwrap_or_default();
     let reduces_ready = inputs.objects.iter().map(|it| it.reduces_ready);
-    roll::eviction_spares_most_pods(inputs.method, reduces_ready, (outdated, inputs.active))
+    let outdated = inputs.outdated.len();
+    roll::eviction_spares_most_pods(inputs.method, reduces_ready, outdated, matched)
 }
 
 fn eviction_inputs<'a>(

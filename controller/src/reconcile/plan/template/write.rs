@@ -109,19 +109,18 @@ impl TemplateParams {
         }
         let limits = self.limits.as_deref().unwrap_or_default();
         let plan = BoundPlan::clone(&self.plan).with_limits(limits, sidecar);
-        plan.render_for_template(&template)
-            .map_err(|(reason, why)| {
-                let reason = match reason {
-                    InjectionReason::SpecConflict => Reason::SpecConflict,
-                    InjectionReason::TargetUrlUnknown => Reason::TargetURLUnknown,
-                    _ => Reason::StrategyNotAllowed,
-                };
-                let text = format!(
-                    "{}: the sidecar cannot be added to its pod template: {why}",
-                    self.workload
-                );
-                waiting(reason, text, Requeue::AwaitChange)
-            })
+        plan.render_for_template(&template).map_err(|obstacle| {
+            let reason = match obstacle.reason {
+                InjectionReason::SpecConflict => Reason::SpecConflict,
+                InjectionReason::TargetUrlUnknown => Reason::TargetURLUnknown,
+                _ => Reason::StrategyNotAllowed,
+            };
+            let text = format!(
+                "{}: the sidecar cannot be added to its pod template: {}",
+                self.workload, obstacle.text
+            );
+            waiting(reason, text, Requeue::AwaitChange)
+        })
     }
 
     /// Why an apply to the workload `body` with this dry-run result is not allowed.

@@ -132,11 +132,13 @@ fn template_with_a_label_of_another_value_is_refused() {
     let actor = Binding::new(&json!({})).actor();
     let plan = actor.plan().unwrap();
     let labelled = labelled(&json!({"asya.sh/asya": "former"}));
-    let (reason, why) = plan.render_for_template(&labelled).unwrap_err();
-    assert_eq!(reason, InjectionReason::SpecConflict);
+    let obstacle = plan.render_for_template(&labelled).unwrap_err();
+    assert_eq!(obstacle.reason, InjectionReason::SpecConflict);
     assert!(
-        why.contains("its label asya.sh/asya is \"former\""),
-        "{why}"
+        obstacle
+            .text
+            .contains("its label asya.sh/asya is \"former\""),
+        "{obstacle:?}"
     );
     // BIND-45: the caller gives up another actor's fields first.
     let mut taken_over = injected_by("former");

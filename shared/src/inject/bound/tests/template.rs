@@ -68,11 +68,11 @@ fn template_that_cannot_have_the_sidecar_is_reported_with_the_reason() {
     let actor = binding.actor();
     let refused = |spec: &Value| {
         let pod = pod(spec);
-        let refused = plan(&actor)
+        let obstacle = plan(&actor)
             .render_for_template(&template(&pod))
             .unwrap_err();
-        assert!(!refused.1.is_empty());
-        refused.0
+        assert!(!obstacle.text.is_empty());
+        obstacle.reason
     };
     assert_eq!(
         refused(&json!({"hostNetwork": true})),
