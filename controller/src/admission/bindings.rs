@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use asya_shared::admission::{Binding, Policy, required_entry_name};
+use asya_shared::admission::{EntryBinding, Policy, required_entry_name};
 use asya_shared::api::{BindingStrategy, ModeSpec};
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
 use asya_shared::resolve::{self, Integration, PodMatch};
@@ -100,8 +100,8 @@ impl WebhookBinding {
     }
 
     /// Converts to the input of the configurations. `is_verified` takes the name of the entry.
-    pub(super) fn binding(&self, is_verified: impl Fn(&str) -> bool) -> Binding {
-        Binding {
+    pub(super) fn binding(&self, is_verified: impl Fn(&str) -> bool) -> EntryBinding {
+        EntryBinding {
             namespace: self.key.namespace.to_string(),
             actor: self.key.name.to_string(),
             integration: self.integration,

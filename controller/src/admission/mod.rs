@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use asya_process::tasks::Tasks;
 use asya_shared::admission::facts::WebhookFacts;
-use asya_shared::admission::{self, Endpoint, OwnerRole, Settings, UnenforcedBinding};
+use asya_shared::admission::{self, Endpoint, EntrySettings, OwnerRole, UnenforcedBinding};
 use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -250,7 +250,7 @@ impl WebhookConfigManager {
                 self.settings.owner_role()
             ));
         };
-        let settings = Settings {
+        let settings = EntrySettings {
             release: self.settings.release.clone(),
             namespace: self.settings.namespace.clone(),
             endpoint: self.settings.endpoint.clone(),
@@ -296,7 +296,7 @@ impl WebhookConfigManager {
     /// not listed yet must not lose its entry and its verification (CFG-2).
     async fn apply_all(
         &mut self,
-        settings: &Settings,
+        settings: &EntrySettings,
         applied: &mut ApplySummary,
     ) -> Option<Vec<WebhookBinding>> {
         let validator = DesiredConfig::new(&admission::validating(settings));
@@ -329,7 +329,7 @@ impl WebhookConfigManager {
     /// The entries of namespaces that could not be listed, as they were when the first one failed (CFG-12).
     async fn kept_entries(
         &mut self,
-        settings: &Settings,
+        settings: &EntrySettings,
         unlisted: &BTreeSet<Arc<str>>,
     ) -> Result<Vec<MutatingWebhook>, String> {
         if unlisted.is_empty() {

@@ -13,8 +13,8 @@ use super::entry::{
 };
 use super::required::{UnenforcedBinding, required_entries};
 use super::{
-    Binding, LARGEST_OBJECT, MAX_OBJECTS, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH,
-    VALIDATION_ENTRY, deletion, expression,
+    EntryBinding, EntrySettings, LARGEST_OBJECT, MAX_OBJECTS, Policy, REQUIRED_PER_OBJECT,
+    VALIDATE_PATH, VALIDATION_ENTRY, deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
 use crate::resolve::Integration;
@@ -36,11 +36,12 @@ pub struct MutatingConfigurations {
 /// known ([`kept_entries`](super::kept_entries)).
 #[must_use]
 pub fn mutating(
-    settings: &Settings,
-    bindings: &[Binding],
+    settings: &EntrySettings,
+    bindings: &[EntryBinding],
     kept: Vec<MutatingWebhook>,
 ) -> MutatingConfigurations {
-    let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
+    let is_excluded =
+        |it: &&EntryBinding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let bindings = || bindings.iter().filter(|it| !is_excluded(it));
     // Only pods known to belong to a required binding may fail closed; the integration's entry sends the others
     // (SAFE-32).
@@ -81,9 +82,9 @@ pub fn mutating(
 }
 
 fn group<'b>(
-    bindings: impl Iterator<Item = &'b Binding>,
-) -> BTreeMap<Integration, Vec<&'b Binding>> {
-    let mut groups: BTreeMap<Integration, Vec<&Binding>> = BTreeMap::new();
+    bindings: impl Iterator<Item = &'b EntryBinding>,
+) -> BTreeMap<Integration, Vec<&'b EntryBinding>> {
+    let mut groups: BTreeMap<Integration, Vec<&EntryBinding>> = BTreeMap::new();
     for binding in bindings {
         groups.entry(binding.integration).or_default().push(binding);
     }
@@ -137,7 +138,7 @@ impl Objects {
 
 /// Renders the validating configuration (VAC-8).
 #[must_use]
-pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
+pub fn validating(settings: &EntrySettings) -> ValidatingWebhookConfiguration {
     let strings = |texts: &[&str]| Some(texts.iter().map(ToString::to_string).collect());
     ValidatingWebhookConfiguration {
         metadata: metadata(settings, format!("{}-validator", settings.release)),
@@ -170,7 +171,7 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
     }
 }
 
-fn metadata(settings: &Settings, name: String) -> ObjectMeta {
+fn metadata(settings: &EntrySettings, name: String) -> ObjectMeta {
     let labels = [
         (label::MANAGED_BY, MANAGED_BY),
         (label::PART_OF, "asya"),

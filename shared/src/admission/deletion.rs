@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, Validating
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::entry::{client_config, condition};
-use super::{DELETE_PATH, DELETION, Settings};
+use super::{DELETE_PATH, DELETION, EntrySettings};
 use crate::names::GROUP;
 
 /// Name of our `CustomResourceDefinition`.
@@ -23,7 +23,7 @@ const MAY_LOSE: &str = "request.resource.resource == 'customresourcedefinitions'
     (has(oldObject.spec.queue) && has(oldObject.spec.queue.deletionPolicy) && \
     oldObject.spec.queue.deletionPolicy == 'DeleteIfEmpty' && !has(oldObject.metadata.deletionTimestamp))))";
 
-pub(super) fn entry(settings: &Settings) -> ValidatingWebhook {
+pub(super) fn entry(settings: &EntrySettings) -> ValidatingWebhook {
     let rule = |group: &str, version: &str, resource: &str, scope: &str| RuleWithOperations {
         api_groups: Some(vec![group.to_owned()]),
         api_versions: Some(vec![version.to_owned()]),

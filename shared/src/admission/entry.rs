@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use serde::Serialize;
 
 use super::syntax::{is_label_value, is_name, is_selector};
-use super::{Binding, Endpoint, MUTATE_PATH, REQUIRED_PATH, Settings, expression};
+use super::{Endpoint, EntryBinding, EntrySettings, MUTATE_PATH, REQUIRED_PATH, expression};
 use crate::hash;
 use crate::names::label;
 use crate::resolve::{Integration, Operator, OwnerRule, Requirement, Selector};
@@ -29,9 +29,9 @@ const TIMEOUT_SECONDS: i32 = 5;
 
 /// The entry for an integration's optional bindings; `None` if no pod can match.
 pub(super) fn integration_entry(
-    settings: &Settings,
+    settings: &EntrySettings,
     integration: Integration,
-    bindings: &[&Binding],
+    bindings: &[&EntryBinding],
 ) -> Option<MutatingWebhook> {
     let mut entry = shared_entry(settings, integration, bindings, "", MUTATE_PATH)?;
     let selector = entry.object_selector.get_or_insert_default();
@@ -46,9 +46,9 @@ pub(super) fn integration_entry(
 /// The entry for an integration's required bindings that have no entry of their own, because there are too many;
 /// `None` if no pod can match.
 pub(super) fn unenforced_entry(
-    settings: &Settings,
+    settings: &EntrySettings,
     integration: Integration,
-    bindings: &[&Binding],
+    bindings: &[&EntryBinding],
 ) -> Option<MutatingWebhook> {
     shared_entry(
         settings,
@@ -61,9 +61,9 @@ pub(super) fn unenforced_entry(
 
 /// An entry for several bindings of one integration.
 fn shared_entry(
-    settings: &Settings,
+    settings: &EntrySettings,
     integration: Integration,
-    bindings: &[&Binding],
+    bindings: &[&EntryBinding],
     kind: &str,
     path: &str,
 ) -> Option<MutatingWebhook> {
@@ -101,7 +101,7 @@ pub(super) enum RequiredEntry {
 
 /// The entry for one required binding. A selector that is too large is left out, as far as the owner's name or the
 /// integration's label keeps the entry narrow; the webhook decides by the full selector.
-pub(super) fn required_entry(settings: &Settings, binding: &Binding) -> RequiredEntry {
+pub(super) fn required_entry(settings: &EntrySettings, binding: &EntryBinding) -> RequiredEntry {
     let pods = &binding.pods;
     let (selector, by_owner) = if pods.labels.size() > LARGEST_SELECTOR {
         let label = identity(binding).filter(|(_, value)| is_label_value(value));
@@ -157,20 +157,20 @@ pub fn is_required_entry(name: &str) -> bool {
 }
 
 /// Whether labels alone do not distinguish the target's pods from others.
-fn needs_owner(binding: &Binding) -> bool {
+fn needs_owner(binding: &EntryBinding) -> bool {
     binding.integration.label().is_none()
         || (identity(binding).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_)))
 }
 
 /// The integration's label with the value that only the target's pods have.
-fn identity(binding: &Binding) -> Option<(&'static str, &str)> {
+fn identity(binding: &EntryBinding) -> Option<(&'static str, &str)> {
     let key = binding.integration.label()?;
     Some((key, binding.pods.labels.value_of(key)?))
 }
 
 /// Requires one of the label values that the bindings need, or just the label if a binding needs no value or there are
 /// too many.
-fn label_requirement(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement> {
+fn label_requirement(key: &str, bindings: &[&EntryBinding]) -> Option<LabelSelectorRequirement> {
     let mut values = BTreeSet::new();
     for binding in bindings {
         match binding.pods.labels.value_of(key) {
@@ -208,7 +208,7 @@ fn common() -> MutatingWebhook {
     }
 }
 
-pub(super) fn client_config(settings: &Settings, path: &str) -> WebhookClientConfig {
+pub(super) fn client_config(settings: &EntrySettings, path: &str) -> WebhookClientConfig {
     let (service, url) = match &settings.endpoint {
         Endpoint::Service { name, port } => (
             Some(ServiceReference {
@@ -228,7 +228,7 @@ pub(super) fn client_config(settings: &Settings, path: &str) -> WebhookClientCon
     }
 }
 
-fn conditions(settings: &Settings, owner: Option<String>) -> Vec<MatchCondition> {
+fn conditions(settings: &EntrySettings, owner: Option<String>) -> Vec<MatchCondition> {
     let not_excluded = condition(
         "not-excluded",
         expression::not_excluded(&settings.namespace),

@@ -7,14 +7,14 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClient
 use serde_json::json;
 
 use super::entry::{NAMESPACE_NAME, client_config, in_namespaces, is_required_entry};
-use super::{MUTATE_PATH, REQUIRED_PATH, Settings};
+use super::{EntrySettings, MUTATE_PATH, REQUIRED_PATH};
 use crate::hash;
 
 /// Returns what `existing` entries say of the namespaces that are `unknown`. Names are as before for entries of one
 /// binding; what an entry that bindings share said of such namespaces gets an entry of its own.
 #[must_use]
 pub fn kept_entries(
-    settings: &Settings,
+    settings: &EntrySettings,
     existing: &[MutatingWebhook],
     unknown: impl Fn(&str) -> bool,
 ) -> Vec<MutatingWebhook> {
@@ -73,7 +73,7 @@ fn path_of(config: &WebhookClientConfig) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{labelled, plain, required, settings};
-    use super::super::{Settings, mutating};
+    use super::super::{EntrySettings, mutating};
     use super::*;
     use crate::resolve::Integration;
 
@@ -144,7 +144,7 @@ mod tests {
         let binding = required(plain("lost", "strict"), true);
         let objects = mutating(&settings(), &[binding], Vec::new()).objects;
         let existing = objects[0].webhooks.clone().unwrap();
-        let rotated = Settings {
+        let rotated = EntrySettings {
             ca_bundle: "NEW".to_owned(),
             ..settings()
         };

@@ -54,9 +54,9 @@ pub fn is_never_injected(namespace: &str, operator_namespace: &str) -> bool {
     namespace == operator_namespace || KUBERNETES_NAMESPACES.contains(&namespace)
 }
 
-/// Settings common to all entries.
+/// What all entries have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct EntrySettings {
     /// Prefix of the objects' names.
     pub release: String,
     /// The operator's own namespace.
@@ -92,9 +92,9 @@ pub struct OwnerRole {
     pub uid: String,
 }
 
-/// A binding with strategy Pod, as far as the entries need it.
+/// A binding with strategy Pod, as far as its entry needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub struct EntryBinding {
     /// Namespace of the actor.
     pub namespace: String,
     /// Name of the actor.

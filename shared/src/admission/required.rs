@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 
 use super::entry::{RequiredEntry, json_size, required_entry};
-use super::{Binding, MAX_OBJECTS, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings};
+use super::{EntryBinding, EntrySettings, MAX_OBJECTS, MAX_REQUIRED, Policy, REQUIRED_PER_OBJECT};
 
 /// Maximum size of all own entries, in bytes. The objects have room for more, but also for the entries that bindings
 /// share, and their last entry may not fit.
@@ -37,14 +37,14 @@ pub(super) struct RequiredEntries<'b> {
     /// Entries of one binding each, in the order of the bindings.
     pub(super) own: Vec<MutatingWebhook>,
     /// Bindings without an entry of their own: they share entries, which fail open.
-    pub(super) shared: Vec<&'b Binding>,
+    pub(super) shared: Vec<&'b EntryBinding>,
     /// Bindings whose entry cannot fail closed.
     pub(super) unenforced: Vec<UnenforcedBinding>,
 }
 
 /// A required binding that may have an entry of its own.
 struct Candidate<'b> {
-    binding: &'b Binding,
+    binding: &'b EntryBinding,
     entry: Box<MutatingWebhook>,
     size: usize,
     verified: bool,
@@ -54,8 +54,8 @@ struct Candidate<'b> {
 
 /// Decides about the required ones of `bindings`, which are sorted oldest first.
 pub(super) fn required_entries<'b>(
-    settings: &Settings,
-    bindings: impl Iterator<Item = &'b Binding>,
+    settings: &EntrySettings,
+    bindings: impl Iterator<Item = &'b EntryBinding>,
 ) -> RequiredEntries<'b> {
     let mut result = RequiredEntries::default();
     let mut candidates = Vec::new();
@@ -158,7 +158,7 @@ struct ClosedRoom<'b> {
 
 impl ClosedRoom<'_> {
     /// Whether this binding's entry would have room, once it is verified.
-    fn has_for(&self, binding: &Binding, size: usize) -> bool {
+    fn has_for(&self, binding: &EntryBinding, size: usize) -> bool {
         let share = self.shares.get(&*binding.namespace).unwrap_or(&SHARE);
         self.left.has(size) || (self.beyond_shares && share.has(size))
     }
@@ -171,7 +171,7 @@ const SHARE: Room = Room {
 };
 
 impl RequiredEntries<'_> {
-    fn report(&mut self, binding: &Binding, reason: Unenforced) {
+    fn report(&mut self, binding: &EntryBinding, reason: Unenforced) {
         self.unenforced.push(UnenforcedBinding {
             namespace: binding.namespace.clone(),
             actor: binding.actor.clone(),

@@ -1,10 +1,10 @@
 //! Bindings for the tests in this folder.
 
-use super::{Binding, Endpoint, OwnerRole, Policy, Settings};
+use super::{Endpoint, EntryBinding, EntrySettings, OwnerRole, Policy};
 use crate::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector, resolver};
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> EntrySettings {
+    EntrySettings {
         release: "asya".to_owned(),
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Service {
@@ -20,8 +20,8 @@ pub(super) fn settings() -> Settings {
 }
 
 /// A binding to the Deployment of the same name.
-pub(super) fn plain(namespace: &str, name: &str) -> Binding {
-    Binding {
+pub(super) fn plain(namespace: &str, name: &str) -> EntryBinding {
+    EntryBinding {
         namespace: namespace.to_owned(),
         actor: name.to_owned(),
         integration: Integration::Generic,
@@ -36,12 +36,12 @@ pub(super) fn labelled(
     namespace: &str,
     integration: Integration,
     labels: &[(&str, &str)],
-) -> Binding {
+) -> EntryBinding {
     let kind = GroupKind {
         group: "apps",
         kind: "StatefulSet",
     };
-    Binding {
+    EntryBinding {
         integration,
         pods: PodMatch {
             labels: Selector::of_labels(labels.iter().copied()),
@@ -51,8 +51,8 @@ pub(super) fn labelled(
     }
 }
 
-pub(super) fn required(binding: Binding, verified: bool) -> Binding {
-    Binding {
+pub(super) fn required(binding: EntryBinding, verified: bool) -> EntryBinding {
+    EntryBinding {
         policy: Policy::Required { verified },
         ..binding
     }

@@ -6,15 +6,15 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use serde_json::{Value, json};
 
 use super::super::testing::{labelled, plain, required, settings};
-use super::super::{Binding, Endpoint, Settings, required_entry_name};
+use super::super::{Endpoint, EntryBinding, EntrySettings, required_entry_name};
 use super::{MutatingConfigurations, mutating, validating};
 use crate::resolve::{GroupKind, Integration, OwnerRule};
 
-fn rules(bindings: &[Binding]) -> MutatingConfigurations {
+fn rules(bindings: &[EntryBinding]) -> MutatingConfigurations {
     mutating(&settings(), bindings, Vec::new())
 }
 
-fn entries(bindings: &[Binding]) -> Vec<MutatingWebhook> {
+fn entries(bindings: &[EntryBinding]) -> Vec<MutatingWebhook> {
     let objects = rules(bindings).objects;
     objects
         .into_iter()
@@ -23,12 +23,12 @@ fn entries(bindings: &[Binding]) -> Vec<MutatingWebhook> {
         .collect()
 }
 
-fn entry(bindings: &[Binding], name: &str) -> Value {
+fn entry(bindings: &[EntryBinding], name: &str) -> Value {
     let found = entries(bindings).into_iter().find(|it| it.name == name);
     json!(found.unwrap_or_else(|| panic!("no entry {name}")))
 }
 
-fn names(bindings: &[Binding]) -> Vec<String> {
+fn names(bindings: &[EntryBinding]) -> Vec<String> {
     entries(bindings).into_iter().map(|it| it.name).collect()
 }
 
@@ -100,13 +100,14 @@ fn bindings_of_an_integration_share_an_entry_limited_to_their_namespaces_and_nam
 #[test]
 fn label_without_usable_values_is_required_by_key_only() {
     let exists = json!({"key": "ray.io/cluster", "operator": "Exists"});
-    let of = |bindings: &[Binding]| {
+    let of = |bindings: &[EntryBinding]| {
         let entry = entry(bindings, "ray.inject.asya.sh");
         entry["objectSelector"]["matchExpressions"][0].clone()
     };
     let cluster = |name: &str| labelled("a", Integration::Ray, &[("ray.io/cluster", name)]);
-    let many =
-        |count: usize| -> Vec<Binding> { (0..count).map(|n| cluster(&format!("c{n}"))).collect() };
+    let many = |count: usize| -> Vec<EntryBinding> {
+        (0..count).map(|n| cluster(&format!("c{n}"))).collect()
+    };
     assert_eq!(of(&many(50))["values"].as_array().unwrap().len(), 50);
     assert_eq!(of(&many(51)), exists);
     assert_eq!(
@@ -118,11 +119,11 @@ fn label_without_usable_values_is_required_by_key_only() {
 /// CFG-3
 #[test]
 fn too_many_owner_names_are_reduced_to_their_kinds() {
-    let named = |count: usize, length: usize| -> Vec<Binding> {
+    let named = |count: usize, length: usize| -> Vec<EntryBinding> {
         let name = |n: usize| format!("{n:0>length$}");
         (0..count).map(|n| plain("a", &name(n))).collect()
     };
-    let owned = |bindings: &[Binding]| {
+    let owned = |bindings: &[EntryBinding]| {
         condition(&entry(bindings, "generic.inject.asya.sh"), "owned").to_owned()
     };
     assert!(owned(&named(200, 10)).contains("'0000000199'"));
@@ -209,7 +210,7 @@ fn all_entries_match_pod_creation_and_time_out_after_five_seconds() {
         );
         assert_eq!(entry["clientConfig"]["caBundle"], "UEVN");
     }
-    let by_url = Settings {
+    let by_url = EntrySettings {
         endpoint: Endpoint::Url("https://127.0.0.1:9443/".to_owned()),
         ..settings()
     };
@@ -296,7 +297,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
             } else {
                 plain(&namespace, &name(n))
             };
-            let binding = Binding {
+            let binding = EntryBinding {
                 actor: name(n),
                 ..binding
             };
@@ -307,7 +308,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
             }
         })
         .collect();
-    let bundle = Settings {
+    let bundle = EntrySettings {
         ca_bundle: "x".repeat(2 * 800),
         ..settings()
     };
@@ -369,7 +370,7 @@ fn actors_are_validated_on_spec_changes_and_fail_open() {
 /// The order of bindings does not affect the objects, and a rule with several owners covers all of them.
 #[test]
 fn expressions_do_not_depend_on_the_order_of_bindings() {
-    let any_of = Binding {
+    let any_of = EntryBinding {
         pods: crate::resolve::PodMatch {
             owner: OwnerRule::AnyOf(vec![
                 OwnerRule::Named {
@@ -422,7 +423,7 @@ fn only_pods_of_known_ray_clusters_may_fail_closed() {
             chain: chain.iter().map(ToString::to_string).collect(),
             ..crate::api::ResolvedTarget::default()
         };
-        let binding = Binding {
+        let binding = EntryBinding {
             integration: Integration::Ray,
             pods: crate::resolve::pods_of(&target, Some(&resolved)),
             has_intermediate_owners: crate::resolve::has_intermediate_owners(&target),
@@ -430,7 +431,7 @@ fn only_pods_of_known_ray_clusters_may_fail_closed() {
         };
         required(binding, true)
     };
-    let policies = |binding: Binding| -> Vec<_> {
+    let policies = |binding: EntryBinding| -> Vec<_> {
         let all = entries(&[binding]);
         all.iter()
             .map(|it| it.failure_policy.clone().unwrap())

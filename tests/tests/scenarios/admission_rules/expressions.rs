@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use asya_shared::admission::{Binding, Endpoint, OwnerRole, Policy, Settings, mutating};
+use asya_shared::admission::{Endpoint, EntryBinding, EntrySettings, OwnerRole, Policy, mutating};
 use asya_shared::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
@@ -34,7 +34,7 @@ fn number_of_pods() -> usize {
 }
 
 /// Bindings that together use every kind of match condition.
-fn bindings(namespace: &str) -> Vec<Binding> {
+fn bindings(namespace: &str) -> Vec<EntryBinding> {
     let kind = |group, kind| GroupKind { group, kind };
     let rules = [
         OwnerRule::ReplicaSetOf {
@@ -54,7 +54,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
         OwnerRule::Kind(kind("", "ReplicationController")),
     ];
     let optional = OwnerRule::AnyOf(rules.to_vec());
-    let binding = |actor: usize, owner: OwnerRule, policy| Binding {
+    let binding = |actor: usize, owner: OwnerRule, policy| EntryBinding {
         namespace: namespace.to_owned(),
         actor: format!("a{actor}"),
         integration: Integration::Generic,
@@ -75,7 +75,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
 /// Our configuration with failure policy Fail, which never calls the webhook: its last match condition is always false.
 /// An expression that fails before that is still counted.
 fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
-    let settings = Settings {
+    let settings = EntrySettings {
         release: name.to_owned(),
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://127.0.0.1:1".to_owned()),

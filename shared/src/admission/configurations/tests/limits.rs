@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{
     condition, entries, entry, labelled, names, plain, required, required_entry_name, rules,
 };
-use crate::admission::{Binding, LARGEST_OBJECT, Unenforced, UnenforcedBinding};
+use crate::admission::{EntryBinding, LARGEST_OBJECT, Unenforced, UnenforcedBinding};
 use crate::resolve::{
     GroupKind, Integration, Operator, OwnerRule, PodMatch, Requirement, Selector,
 };
@@ -32,7 +32,7 @@ fn huge_selector() -> Selector {
     Selector::new([not_in, app])
 }
 
-fn sizes(bindings: &[Binding]) -> Vec<usize> {
+fn sizes(bindings: &[EntryBinding]) -> Vec<usize> {
     let objects = rules(bindings).objects.into_iter();
     objects
         .map(|it| serde_json::to_vec(&it).unwrap().len())
@@ -50,7 +50,7 @@ fn large_selector_is_left_out_of_its_entry_and_affects_no_other() {
             labels: huge.clone(),
             ..binding.pods.clone()
         };
-        required(Binding { pods, ..binding }, true)
+        required(EntryBinding { pods, ..binding }, true)
     };
     let others = [plain("b", "web"), required(plain("b", "must"), true)];
     let name = required_entry_name("b", "must");
@@ -79,7 +79,7 @@ fn large_selector_without_a_named_owner_leaves_the_label_or_a_shared_entry() {
             labels,
             owner: OwnerRule::Kind(kind),
         };
-        let binding = Binding {
+        let binding = EntryBinding {
             integration,
             pods,
             ..plain("a", name)
@@ -126,7 +126,7 @@ fn objects_are_bounded_by_their_size() {
             labels: selector(n),
             ..binding.pods.clone()
         };
-        required(Binding { pods, ..binding }, false)
+        required(EntryBinding { pods, ..binding }, false)
     };
     let all: Vec<_> = (0..750).map(one).collect();
     let sizes = sizes(&all);
@@ -143,7 +143,7 @@ fn objects_are_bounded_by_their_size() {
 /// CFG-7 (a, b)
 #[test]
 fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
-    let bindings = |count: usize| -> Vec<Binding> {
+    let bindings = |count: usize| -> Vec<EntryBinding> {
         let one = |n: usize| required(plain("a", &format!("w{n}")), true);
         (0..count).map(one).chain([plain("a", "web")]).collect()
     };
@@ -176,7 +176,7 @@ fn required_entries_fill_objects_in_turn_and_the_rest_stay_fail_open() {
 fn beyond_ten_objects_required_bindings_share_fail_open_entries() {
     let workspace = |n: usize| {
         let name = format!("phi{n}");
-        Binding {
+        EntryBinding {
             actor: name.clone(),
             ..labelled("b", Integration::Kaito, &[("kaito.sh/workspace", &name)])
         }
@@ -223,13 +223,13 @@ fn beyond_ten_objects_required_bindings_share_fail_open_entries() {
     assert_eq!(generic["objectSelector"], json!({}));
 }
 
-fn policies(bindings: &[Binding]) -> Vec<(String, String)> {
+fn policies(bindings: &[EntryBinding]) -> Vec<(String, String)> {
     let all = entries(bindings).into_iter();
     all.map(|it| (it.name, it.failure_policy.unwrap()))
         .collect()
 }
 
-fn closed_in(namespace: &str, bindings: &[Binding]) -> usize {
+fn closed_in(namespace: &str, bindings: &[EntryBinding]) -> usize {
     let of_namespace: Vec<_> = bindings
         .iter()
         .filter(|it| it.namespace == namespace)
@@ -243,7 +243,7 @@ fn closed_in(namespace: &str, bindings: &[Binding]) -> usize {
 /// CFG-7 (b): who creates many required bindings takes the room from no other namespace.
 #[test]
 fn one_namespace_has_at_most_half_of_the_room_while_others_need_it() {
-    let many = |namespace: &str, count: usize| -> Vec<Binding> {
+    let many = |namespace: &str, count: usize| -> Vec<EntryBinding> {
         let one = |n: usize| required(plain(namespace, &format!("w{n}")), true);
         (0..count).map(one).collect()
     };
