@@ -2,6 +2,7 @@
 
 mod brokers;
 mod ca_bundle;
+mod call_failure;
 mod circuit;
 mod cluster;
 mod credential_reloading_client;
@@ -30,6 +31,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 pub use brokers::Brokers;
+pub use call_failure::CallFailure;
 pub use error::BrokerError;
 
 /// State of an actor's queue at the broker.

@@ -1,5 +1,6 @@
 //! Executes the queue step.
 
+use crate::broker::CallFailure;
 use crate::context::Context;
 use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::queue::{QueuePlan, creation_event, failed_state, ready_state};
@@ -32,7 +33,14 @@ pub(super) async fn ensure_queue(
     };
     let ready = match written {
         Ok(ready) => ready,
-        Err(error) => return failed_state(&error),
+        Err(error) => {
+            let failures = context.queue_rechecks.failures(key);
+            let failure = CallFailure::classify(failures, plan.is_usable_before(), &error);
+            if failure.is_counted() {
+                context.queue_rechecks.record_failure(key, &error);
+            }
+            return failed_state(failure, &error);
+        }
     };
     if created {
         let event = creation_event(desired, plan.was_recorded);

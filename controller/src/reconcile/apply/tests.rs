@@ -5,6 +5,7 @@ mod events;
 mod impersonation;
 mod planned_state;
 mod preconditions;
+mod queue_failures;
 mod retired_queues;
 mod same_queue;
 mod shared;

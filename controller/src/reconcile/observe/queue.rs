@@ -1,13 +1,10 @@
 //! Observes the queue, and the depth to report.
 
-use crate::broker::BrokerError;
 use crate::broker::depths::ReportedDepth;
+use crate::broker::{BrokerError, CallFailure};
 use crate::context::Context;
 use crate::reconcile::model::observed::{CountedDepth, Observed, ObservedQueue, QueueNameTaken};
 use crate::record::ActorRecord;
-
-/// A verified queue is reported as failed after this many failures in a row (QUE-10).
-const FAILURE_THRESHOLD: u32 = 3;
 
 /// Result of observing the queue.
 pub(super) struct QueueResult {
@@ -44,7 +41,7 @@ pub(super) async fn observe(context: &Context, observed: &Observed) -> QueueResu
     let client = context.brokers.client(&desired.transport, &key.namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
         Ok(observation) => ObservedQueue::Checked(observation.check).into(),
-        Err(error) => classify_failure(context.queue_rechecks.failures(key), verified, error),
+        Err(error) => failed_check(context.queue_rechecks.failures(key), verified, error),
     }
 }
 
@@ -71,23 +68,16 @@ pub(super) fn reported_depth(
     }
 }
 
-/// Classifies a failed queue check after this many `failures` in a row. If the broker was not even queried because
+/// The result of a failed queue check after this many `failures` in a row. If the broker was not even queried because
 /// other calls are ahead, the reconcile continues with everything that does not need the broker (OPS-22).
-pub(super) fn classify_failure(failures: u32, verified: bool, error: BrokerError) -> QueueResult {
-    // The last answer of a broker says nothing new of a queue that was usable before.
-    if error.is_silent() || (verified && error.not_called_delay().is_some()) {
-        return ObservedQueue::Deferred(error.requeue()).into();
-    }
-    if !verified || !error.is_transient() {
-        return ObservedQueue::Unknown(error).into();
-    }
-    let queue = if failures + 1 < FAILURE_THRESHOLD {
-        ObservedQueue::Deferred(error.requeue())
-    } else {
-        ObservedQueue::Unknown(error.clone())
-    };
+pub(super) fn failed_check(failures: u32, verified: bool, error: BrokerError) -> QueueResult {
+    let failure = CallFailure::classify(failures, verified, &error);
     QueueResult {
-        queue,
-        failure: Some(error),
+        failure: failure.is_counted().then(|| error.clone()),
+        queue: if failure.is_reported() {
+            ObservedQueue::Unknown(error)
+        } else {
+            ObservedQueue::Deferred(error.requeue())
+        },
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::advance;
 
 use super::actor_pods::split_pods;
 use super::children::{Children, ScalingQuery};
-use super::queue::{QueueResult, classify_failure};
+use super::queue::{QueueResult, failed_check};
 use super::unbinding::{self, Ending};
 use super::{binding, desired_kind, drain, known_queues, scaled_kinds};
 use crate::binding::{KindAvailability, LabelledPods};
@@ -41,8 +41,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
     let key = Key::new("ns", "a");
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     let observe = |verified, error| {
-        let QueueResult { queue, failure } =
-            classify_failure(rechecks.failures(&key), verified, error);
+        let QueueResult { queue, failure } = failed_check(rechecks.failures(&key), verified, error);
         if let Some(error) = failure {
             rechecks.record_failure(&key, &error);
         }
@@ -115,7 +114,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
     for verified in [true, false] {
         for _ in 0..5 {
             let full = BrokerError::TooManyWaiting("slow".to_owned(), wait);
-            let QueueResult { queue, failure } = classify_failure(0, verified, full);
+            let QueueResult { queue, failure } = failed_check(0, verified, full);
             assert_eq!(failure, None, "nothing is wrong with the queue");
             assert!(
                 matches!(queue, ObservedQueue::Deferred(Requeue::After(after)) if after == wait),
@@ -123,7 +122,7 @@ fn reconcile_continues_when_a_slow_broker_is_not_queried() {
             );
         }
         let busy = BrokerError::TooManyCalls("slow".to_owned());
-        let QueueResult { queue, failure } = classify_failure(0, verified, busy);
+        let QueueResult { queue, failure } = failed_check(0, verified, busy);
         assert_eq!(failure, None, "nothing is wrong with the queue");
         assert!(matches!(queue, ObservedQueue::Deferred(Requeue::After(_))));
     }

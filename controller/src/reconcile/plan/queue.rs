@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::broker::health::RecheckSequence;
-use crate::broker::{BrokerError, QueueCheck, ReadyQueue};
+use crate::broker::{BrokerError, CallFailure, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::observed::{Observed, ObservedQueue, is_reconcile_once_done};
@@ -25,6 +25,11 @@ pub struct QueuePlan {
 }
 
 impl QueuePlan {
+    /// Whether the queue is usable if this step fails: it was verified, and only its attributes have changed since.
+    pub fn is_usable_before(&self) -> bool {
+        self.was_verified && self.step == QueueStep::Update
+    }
+
     /// Whether the queue exists after this step although status may not name it: this step creates it, or an earlier
     /// reconcile did and its status was lost.
     pub fn exists_unrecorded(&self) -> bool {
@@ -110,12 +115,12 @@ pub fn ready_state(desired: &Desired, ready: Option<ReadyQueue>, created: bool) 
     }
 }
 
-/// The state of a queue whose creation or update failed. If the broker was not called, that is not a fault.
-pub fn failed_state(error: &BrokerError) -> QueueState {
-    if error.is_silent() {
-        QueueState::Deferred(error.requeue())
-    } else {
+/// The state of a queue whose creation or update failed.
+pub fn failed_state(failure: CallFailure, error: &BrokerError) -> QueueState {
+    if failure.is_reported() {
         QueueState::Fault(error.fault())
+    } else {
+        QueueState::Deferred(error.requeue())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::super::queue::{QueueResult, classify_failure};
+use super::super::queue::{QueueResult, failed_check};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::broker::limiter::{BrokerLimiter, Labelled, Operation, WorkerShare};
@@ -59,7 +59,7 @@ async fn reports(
                     Err(error) => error,
                 };
                 let QueueResult { queue, failure } =
-                    classify_failure(rechecks.failures(&key), true, error);
+                    failed_check(rechecks.failures(&key), true, error);
                 if let Some(error) = failure {
                     rechecks.record_failure(&key, &error);
                 }
@@ -121,7 +121,7 @@ async fn unverified_queue_reports_the_last_error_while_the_circuit_is_open() {
     let QueueResult {
         queue: ObservedQueue::Unknown(reported),
         failure: None,
-    } = classify_failure(0, false, error)
+    } = failed_check(0, false, error)
     else {
         panic!("not reported");
     };

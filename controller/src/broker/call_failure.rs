@@ -1,0 +1,45 @@
+//! What a failed call to a broker means for the status of a queue (QUE-10).
+
+use super::BrokerError;
+
+/// A verified queue is reported as failed at this failure in a row.
+const THRESHOLD: u32 = 3;
+
+/// What a failed call means for the status of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFailure {
+    /// Nothing: the broker was not called (OPS-22). While its circuit is open, its last answer says nothing new about a
+    /// queue that was usable before.
+    NotCalled,
+    /// The broker may be back soon, and the queue was usable before: status stays.
+    Tolerated,
+    /// The same, once too often.
+    Persistent,
+    /// Nothing is known to be usable, or waiting does not help.
+    Definite,
+}
+
+impl CallFailure {
+    /// Classifies a failed call, after this many failures in a row of a queue that is `verified` or not.
+    pub fn classify(failures: u32, verified: bool, error: &BrokerError) -> Self {
+        if error.is_silent() || (verified && error.not_called_delay().is_some()) {
+            Self::NotCalled
+        } else if !verified || !error.is_transient() {
+            Self::Definite
+        } else if failures + 1 < THRESHOLD {
+            Self::Tolerated
+        } else {
+            Self::Persistent
+        }
+    }
+
+    /// Whether it counts as one of the failures in a row.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Self::Tolerated | Self::Persistent)
+    }
+
+    /// Whether status reports it.
+    pub fn is_reported(self) -> bool {
+        matches!(self, Self::Persistent | Self::Definite)
+    }
+}
