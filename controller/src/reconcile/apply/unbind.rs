@@ -63,6 +63,11 @@ pub(super) async fn unbind(
             give_up(context, key, params, Some(UNBIND_MARKER)).await?,
             true,
         ),
+        // Not recorded as the beginning: fields of ours are still to be given up.
+        UnbindStep::EvictUnready(pod) => (
+            Some(evict(context, key, pod, &params.availability).await?),
+            false,
+        ),
         UnbindStep::Evict(pod) => {
             let evicted = evict(context, key, pod, &params.availability).await?;
             let changed_target = matches!(evicted, RolloutOutcome::Requested(_));

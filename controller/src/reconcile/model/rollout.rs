@@ -134,6 +134,14 @@ impl TargetObject {
         self.roll_value.is_some() || self.handed_off
     }
 
+    /// Whether a rollout by its controller may replace a ready pod while others are not ready (SAFE-13).
+    pub fn may_lose_ready_pod(&self) -> bool {
+        let is_incomplete = self
+            .desired_replicas
+            .is_some_and(|desired| self.ready < desired);
+        self.deletes_pod_first && is_incomplete && self.ready > 0
+    }
+
     /// The sidecar of the actor with this UID in its pod template, whoever put it there.
     pub fn sidecar_of(&self, actor: &str) -> Option<&TemplateSidecar> {
         let sidecar = self.template_sidecar.as_ref();

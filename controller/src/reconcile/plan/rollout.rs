@@ -258,13 +258,7 @@ fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> Strin
 
 /// Waits if the controller would delete a ready pod while others are not ready (SAFE-13).
 fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
-    let has_unready = |object: &&TargetObject| {
-        object
-            .desired_replicas
-            .is_some_and(|desired| object.ready < desired)
-    };
-    let mut deleting_first = inputs.objects.iter().filter(|it| it.deletes_pod_first);
-    let not_ready = deleting_first.find(|object| has_unready(object) && object.ready > 0)?;
+    let not_ready = inputs.objects.iter().find(|it| it.may_lose_ready_pod())?;
     Some(RolloutDecision::wait(format!(
         "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
         not_ready.object

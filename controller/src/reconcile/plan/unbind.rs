@@ -88,6 +88,8 @@ pub enum UnbindStep {
     GiveUp,
     /// Write another value, because removing the annotation would not trigger a rollout.
     ChangeValue,
+    /// Evict this pod, which is not ready, before fields are given up.
+    EvictUnready(PodToReplace),
     /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
     Evict(PodToReplace),
 }
@@ -151,7 +153,8 @@ fn slot_change(
 ) -> Option<SlotChange> {
     match step {
         UnbindStep::Done => Some(SlotChange::ReleaseAndReset),
-        UnbindStep::Unknown => None,
+        // A pod that is not ready needs no slot.
+        UnbindStep::Unknown | UnbindStep::EvictUnready(_) => None,
         UnbindStep::AwaitSlot => Some(SlotChange::Wait),
         UnbindStep::Blocked(_) | UnbindStep::Stalled(_) => Some(SlotChange::Release),
         UnbindStep::Evict(_) => Some(new_slot(observed, now)),
@@ -182,10 +185,13 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     waits.unwrap_or(step)
 }
 
-/// Why the controller of the target must not begin to replace its pods yet (ROLL-2 (d), (e)).
+/// What comes before the controller of the target may begin to replace its pods (ROLL-2 (d), (e), SAFE-13).
 fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     if inputs.pods.is_empty() || inputs.since_last_action.is_some() || !inputs.has_annotation() {
         return None;
+    }
+    if let Some(step) = unready_first(inputs) {
+        return Some(step);
     }
     // Pods that are not ready may exhaust the budget themselves, and the sidecar may be the cause.
     let all_ready = inputs.availability.is_none_or(|it| it.unready.is_empty());
@@ -199,6 +205,27 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
         return Some(UnbindStep::Blocked(text));
     }
     inputs.await_slot()
+}
+
+/// Replaces pods that are not ready, one at a time, if the controller would begin with a ready one (SAFE-13). Their
+/// replacements get no sidecar, since the actor is being deleted.
+fn unready_first(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
+    let object = inputs.objects.iter().find(|it| it.may_lose_ready_pod())?;
+    let availability = inputs.availability?;
+    if inputs.has_terminating || availability.has_terminating {
+        return Some(UnbindStep::InProgress);
+    }
+    let unready = inputs.evicting(availability).unready_candidate().cloned();
+    Some(unready.map_or_else(
+        || {
+            UnbindStep::Blocked(format!(
+                "{}: not all of its pods are ready, and its controller would replace a ready one; waiting until all \
+                 are ready",
+                object.object
+            ))
+        },
+        UnbindStep::EvictUnready,
+    ))
 }
 
 fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
@@ -276,6 +303,18 @@ fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
 impl UnbindInputs<'_> {
     fn await_slot(&self) -> Option<UnbindStep> {
         (!self.limits.has_slot).then_some(UnbindStep::AwaitSlot)
+    }
+
+    fn evicting<'a>(&'a self, availability: &'a Availability) -> evict::EvictionInputs<'a> {
+        evict::EvictionInputs {
+            candidates: self.pods,
+            availability,
+            active: availability.active,
+            previous_pods: self.previous_pods,
+            requested_at: self.since,
+            limit: self.limit,
+            now: self.now,
+        }
     }
 
     fn is_ready(&self, pod: &PodToReplace) -> bool {
@@ -402,15 +441,7 @@ fn without_controller(pod: &str) -> UnbindStep {
 /// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
 /// all others are ready (SAFE-11).
 fn one_by_one(inputs: &UnbindInputs<'_>, availability: &Availability) -> UnbindStep {
-    let evicting = evict::EvictionInputs {
-        candidates: inputs.pods,
-        availability,
-        active: availability.active,
-        previous_pods: inputs.previous_pods,
-        requested_at: inputs.since,
-        limit: inputs.limit,
-        now: inputs.now,
-    };
+    let evicting = inputs.evicting(availability);
     let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let next = match evicting.blocker() {
         Some(blocker) if blocker.readiness_overdue && evicting.unready_candidate().is_none() => {

@@ -66,6 +66,95 @@ fn unbinding_replaces_ready_pods_only_with_a_slot() {
     assert_eq!(decide(&template_strategy), UnbindStep::GiveUp, "BIND-50");
 }
 
+/// SAFE-13: as at binding.
+#[test]
+fn unready_pods_are_replaced_before_their_controller_would_take_a_ready_one() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
+    let pods = [pod("a"), pod("b")];
+    let mut stateful_set = objects(Some("x"));
+    stateful_set[0].deletes_pod_first = true;
+    stateful_set[0].desired_replicas = Some(2);
+    stateful_set[0].ready = 1;
+    let unready = |name: &str| Availability {
+        unready: vec![UnreadyPod {
+            name: name.into(),
+            uid: name.into(),
+            created: None,
+        }],
+        ..ALL_READY.clone()
+    };
+    let (a_unready, other_unready) = (unready("a"), unready("c"));
+    let incomplete = UnbindInputs {
+        pods: &pods,
+        method: Some(&template),
+        objects: &stateful_set,
+        availability: Some(&a_unready),
+        limits: UnbindLimits::default(),
+        ..base()
+    };
+    assert_eq!(
+        decide(&incomplete),
+        UnbindStep::EvictUnready(pod("a")),
+        "without a slot"
+    );
+    let by_owner = UnbindInputs {
+        method: Some(&owner),
+        ..incomplete.clone()
+    };
+    assert_eq!(decide(&by_owner), UnbindStep::EvictUnready(pod("a")));
+    let terminating = UnbindInputs {
+        has_terminating: true,
+        ..incomplete.clone()
+    };
+    assert_eq!(decide(&terminating), UnbindStep::InProgress);
+    let terminating_without_sidecar = Availability {
+        has_terminating: true,
+        ..a_unready.clone()
+    };
+    let terminating = UnbindInputs {
+        availability: Some(&terminating_without_sidecar),
+        ..incomplete.clone()
+    };
+    assert_eq!(decide(&terminating), UnbindStep::InProgress);
+    // The replacement has no sidecar any more, and is not ready yet.
+    let starting = UnbindInputs {
+        availability: Some(&other_unready),
+        ..incomplete.clone()
+    };
+    let UnbindStep::Blocked(text) = decide(&starting) else {
+        panic!("{:?}", decide(&starting));
+    };
+    assert!(text.contains("would replace a ready one"), "{text}");
+    for (desired, ready, deletes_pod_first) in [(2, 2, true), (2, 0, true), (2, 1, false)] {
+        let mut objects = stateful_set.clone();
+        objects[0].desired_replicas = Some(desired);
+        objects[0].ready = ready;
+        objects[0].deletes_pod_first = deletes_pod_first;
+        let with_slot = UnbindInputs {
+            objects: &objects,
+            limits: UnbindLimits {
+                has_slot: true,
+                ..UnbindLimits::default()
+            },
+            ..incomplete.clone()
+        };
+        assert_eq!(
+            decide(&with_slot),
+            UnbindStep::GiveUp,
+            "{ready} of {desired}, {deletes_pod_first}"
+        );
+    }
+    let begun = UnbindInputs {
+        since_last_action: Some(Duration::from_secs(3)),
+        ..incomplete
+    };
+    assert!(
+        !matches!(decide(&begun), UnbindStep::EvictUnready(_)),
+        "the fields are given up"
+    );
+}
+
 /// ROLL-2 (d): as at binding.
 #[test]
 fn unbinding_waits_for_a_budget_that_its_rollout_would_exceed() {
