@@ -12,7 +12,7 @@ use asya_tests::owners::{Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -213,6 +213,57 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
         let name = scenario.name("unready");
         scenario.apply(&actor(&name, "StatefulSet")).await?;
         held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// SAFE-13: its controller would begin with the pod of the highest ordinal, ready or not.
+#[tokio::test]
+async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_any_other() {
+    Scenario::run("unready-unbound", async |scenario| {
+        let mut target = held()?;
+        target["kind"] = json!("StatefulSet");
+        target["spec"]["serviceName"] = json!("web");
+        let target: StatefulSet = serde_json::from_value(target)?;
+        let sets = scenario.api::<StatefulSet>();
+        sets.create(&PostParams::default(), &target).await?;
+        let held = HeldTarget::new(scenario, "app=web");
+        held.ready(PODS).await?;
+        let name = scenario.name("unready");
+        scenario.apply(&actor(&name, "StatefulSet")).await?;
+        held.continues(true).await?;
+        status_is(scenario, &name, "all are replaced", WAIT, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+                && status["rollout"].is_null()
+        })
+        .await?;
+        let pods = scenario.api::<Pod>();
+        let uid = async |pod: &str| -> Result<_> { Ok(pods.get(pod).await?.metadata.uid) };
+        let ready = [uid("web-1").await?, uid("web-2").await?];
+
+        pods.delete("web-0", &DeleteParams::default()).await?;
+        eventually("a pod is not ready", WAIT, async || {
+            let set = sets.get("web").await?.status.unwrap_or_default();
+            check(
+                (set.replicas, set.ready_replicas) == (3, Some(2)),
+                format_args!("{set:?}"),
+            )
+        })
+        .await?;
+        let delete = ["delete", "asya", &name, "--wait=false"];
+        scenario.kubectl(&delete).await?;
+        let status = status_is(scenario, &name, "unbinding waits", WAIT, |status| {
+            condition(status, "Ready") == ("False", "UnbindBlocked")
+        })
+        .await?;
+        let text = status["conditions"].to_string();
+        assert!(text.contains("would replace a ready one"), "{text}");
+        assert_eq!([uid("web-1").await?, uid("web-2").await?], ready);
+        let with_sidecar = held.pods().await?.into_iter().filter(|it| it.sidecar);
+        assert_eq!(with_sidecar.count(), 2, "web-0 is replaced without it");
+
+        held.continues(false).await?;
+        scenario.actor_gone(&name, WAIT).await
     })
     .await;
 }
