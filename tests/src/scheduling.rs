@@ -152,18 +152,26 @@ pub async fn own_cluster() -> OwnCluster {
 
 /// The same for a scenario that times something: it comes last, and calls [`timed`] before it does.
 pub async fn own_cluster_to_time() -> OwnCluster {
-    own_cluster_at_the_end(async || Turn::ToTime {
-        _guard: TURNS.read().await,
-    })
-    .await
+    own_cluster_at_the_end(Turn::to_time).await
 }
 
 /// The same for a scenario that measures load: it comes last, and nothing runs beside it.
 pub async fn own_cluster_to_measure() -> OwnCluster {
-    own_cluster_at_the_end(async || Turn::ToMeasure {
-        _guard: TURNS.write().await,
-    })
-    .await
+    own_cluster_at_the_end(Turn::to_measure).await
+}
+
+impl Turn {
+    async fn to_time() -> Self {
+        Self::ToTime {
+            _guard: TURNS.read().await,
+        }
+    }
+
+    async fn to_measure() -> Self {
+        Self::ToMeasure {
+            _guard: TURNS.write().await,
+        }
+    }
 }
 
 async fn own_cluster_at_the_end(turn: impl AsyncFnOnce() -> Turn) -> OwnCluster {
@@ -261,5 +269,28 @@ impl Drop for Stopwatch {
         let line = format!("{seconds:6.1} s  {name}\n");
         // Written to stderr directly, since the output of `print!` is captured.
         let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_measures_load_has_its_turn_alone() {
+        let minute = Duration::from_mins(1);
+        let timed = Turn::to_time().await;
+        let beside = timeout(minute, Turn::to_time()).await;
+        assert!(beside.is_ok(), "those that are timed run beside each other");
+        drop(beside);
+        assert!(timeout(minute, Turn::to_measure()).await.is_err());
+        drop(timed);
+        let measured = Turn::to_measure().await;
+        assert!(timeout(minute, Turn::to_time()).await.is_err());
+        assert!(timeout(minute, Turn::to_measure()).await.is_err());
+        drop(measured);
+        assert!(timeout(minute, Turn::to_time()).await.is_ok());
     }
 }

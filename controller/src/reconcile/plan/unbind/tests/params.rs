@@ -84,6 +84,7 @@ fn unbinding_holds_a_slot_while_pods_are_replaced() {
         (UnbindStep::ChangeValue, 1, &nothing, until(1_000_600)),
         (UnbindStep::GiveUp, 0, &nothing, None),
         (UnbindStep::Evict(pod("a")), 1, &nothing, until(1_000_600)),
+        (UnbindStep::EvictUnready(pod("a")), 1, &nothing, None),
         (wait.clone(), 1, &acted(100), until(1_000_500)),
         (wait.clone(), 1, &acted(600), None),
         (wait.clone(), 1, &binding_rollout, None),
