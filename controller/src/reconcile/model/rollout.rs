@@ -139,7 +139,7 @@ impl TargetObject {
         let is_incomplete = self
             .desired_replicas
             .is_some_and(|desired| self.ready < desired);
-        self.deletes_pod_first && is_incomplete && self.ready > 0
+        self.deletes_pod_first && !self.needs_eviction && is_incomplete && self.ready > 0
     }
 
     /// The sidecar of the actor with this UID in its pod template, whoever put it there.

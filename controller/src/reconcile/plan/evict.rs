@@ -77,10 +77,19 @@ impl EvictionInputs<'_> {
 
     /// A candidate that is not ready, so that replacing it costs no availability.
     pub fn unready_candidate(&self) -> Option<&PodToReplace> {
+        self.unready_candidate_if(|_| true)
+    }
+
+    /// The same, of those that `may_go`.
+    pub fn unready_candidate_if(
+        &self,
+        may_go: impl Fn(&PodToReplace) -> bool,
+    ) -> Option<&PodToReplace> {
         let unready = &self.availability.unready;
         let is_unready = |pod: &&PodToReplace| unready.iter().any(|unready| unready.uid == pod.uid);
         let all = self.candidates.iter().filter(is_unready);
-        all.max_by(|a, b| a.name.cmp(&b.name))
+        all.filter(|pod| may_go(pod))
+            .max_by(|a, b| a.name.cmp(&b.name))
     }
 
     /// The next candidate to evict if there is no blocker.

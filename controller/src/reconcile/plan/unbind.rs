@@ -1,12 +1,16 @@
 //! Removes the sidecars of an actor being deleted from the pods of its target (BIND-43, BIND-44).
 
+mod inputs;
+mod one_by_one;
+
 use std::time::Duration;
 
 use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
-use super::evict;
+use self::inputs::LATE_EVICTION_INTERVAL;
+use self::one_by_one::{one_by_one, unready_first};
 use super::rollout::params::{SlotChange, new_slot, slot_expiry};
 use crate::fault::Reason;
 use crate::reconcile::model::availability::Availability;
@@ -17,82 +21,10 @@ use crate::reconcile::model::rollout::{
 };
 use crate::reconcile::model::target_pods::PodToReplace;
 
-/// How long the controller of an owner, such as an operator, may take to start a rollout.
-const OWNER_START_DELAY: Duration = Duration::from_secs(30);
-/// A rollout that has not started by then is no longer expected.
-const ROLLOUT_START_LIMIT: Duration = Duration::from_mins(10);
+pub use self::inputs::{UnbindInputs, UnbindStep, UnresolvedTarget};
+
 /// By then the garbage collector has usually deleted the pods of a deleted target.
 const GARBAGE_COLLECTION_LIMIT: Duration = Duration::from_secs(30);
-/// A webhook replica that is behind may inject the replacement of an evicted pod as well.
-const LATE_EVICTION_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Inputs to [`decide`].
-#[derive(Clone, Debug)]
-pub struct UnbindInputs<'a> {
-    /// UID of the actor.
-    pub actor: &'a str,
-    /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
-    pub skip: bool,
-    /// Pods with the actor's sidecar that are not terminating.
-    pub pods: &'a [PodToReplace],
-    /// Name of such a pod that has no controller to replace it.
-    pub unmanaged_pod: Option<&'a str>,
-    /// A pod with the sidecar is terminating.
-    pub has_terminating: bool,
-    /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
-    pub scaled_to_zero: bool,
-    /// Availability of the target's pods; `None` if the target does not exist.
-    pub availability: Option<&'a Availability>,
-    /// Number of pods of the target at the last eviction.
-    pub previous_pods: Option<i32>,
-    /// Time of the last action, or of the actor's deletion.
-    pub since: Option<Timestamp>,
-    /// How long a replacement may take to become ready.
-    pub limit: Option<Duration>,
-    pub now: Timestamp,
-    /// How the target's pods are replaced; `None` if the actor has no target any more.
-    pub method: Option<&'a RolloutMethod>,
-    /// The objects that may carry our annotation, and the workloads that it rolls.
-    pub objects: &'a [TargetObject],
-    /// Set if the target's pods are unknown.
-    pub unresolved: Option<UnresolvedTarget<'a>>,
-    /// Time since unbinding last acted: gave up or changed our fields, or evicted a pod; `None` if it has not yet.
-    pub since_last_action: Option<Duration>,
-    pub limits: UnbindLimits,
-}
-
-/// A target whose pods cannot be determined.
-#[derive(Clone, Copy, Debug)]
-pub struct UnresolvedTarget<'a> {
-    pub reason: &'a str,
-    /// We may have written to it before.
-    pub may_have_fields: bool,
-}
-
-/// The next step of unbinding.
-#[derive(Clone, Debug, PartialEq)]
-pub enum UnbindStep {
-    /// No pod has the sidecar, or cleanup is not needed.
-    Done,
-    /// The target's pods have not been observed yet.
-    Unknown,
-    /// Wait: pods are being replaced, or go with their target.
-    InProgress,
-    /// The maximum number of targets is being rolled out.
-    AwaitSlot,
-    /// Blocked for this reason until a user or another controller acts.
-    Blocked(String),
-    /// No other pod is replaced until all exist and are ready, for this reason.
-    Stalled(String),
-    /// Give up our fields: that restores the spec, and the target's controller replaces the pods.
-    GiveUp,
-    /// Write another value, because removing the annotation would not trigger a rollout.
-    ChangeValue,
-    /// Evict this pod, which is not ready, before fields are given up.
-    EvictUnready(PodToReplace),
-    /// Evict this pod: no field of ours is left whose removal would trigger a rollout.
-    Evict(PodToReplace),
-}
 
 /// Parameters for the execution of an [`UnbindStep`].
 #[derive(Debug, Default)]
@@ -207,27 +139,6 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     inputs.await_slot()
 }
 
-/// Replaces pods that are not ready, one at a time, if the controller would begin with a ready one (SAFE-13). Their
-/// replacements get no sidecar, since the actor is being deleted.
-fn unready_first(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
-    let object = inputs.objects.iter().find(|it| it.may_lose_ready_pod())?;
-    let availability = inputs.availability?;
-    if inputs.has_terminating || availability.has_terminating {
-        return Some(UnbindStep::InProgress);
-    }
-    let unready = inputs.evicting(availability).unready_candidate().cloned();
-    Some(unready.map_or_else(
-        || {
-            UnbindStep::Blocked(format!(
-                "{}: not all of its pods are ready, and its controller would replace a ready one; waiting until all \
-                 are ready",
-                object.object
-            ))
-        },
-        UnbindStep::EvictUnready,
-    ))
-}
-
 fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if inputs.skip {
         return UnbindStep::Done;
@@ -298,65 +209,6 @@ fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
     inputs
         .unmanaged_pod
         .map_or(UnbindStep::Done, without_controller)
-}
-
-impl UnbindInputs<'_> {
-    fn await_slot(&self) -> Option<UnbindStep> {
-        (!self.limits.has_slot).then_some(UnbindStep::AwaitSlot)
-    }
-
-    fn evicting<'a>(&'a self, availability: &'a Availability) -> evict::EvictionInputs<'a> {
-        evict::EvictionInputs {
-            candidates: self.pods,
-            availability,
-            active: availability.active,
-            previous_pods: self.previous_pods,
-            requested_at: self.since,
-            limit: self.limit,
-            now: self.now,
-        }
-    }
-
-    fn is_ready(&self, pod: &PodToReplace) -> bool {
-        let unready = self.availability.iter().flat_map(|it| &it.unready);
-        !unready.into_iter().any(|unready| unready.uid == pod.uid)
-    }
-
-    /// An annotation in the owner's spec: its controller rolls the pods when the value changes, not when it is removed.
-    fn only_new_values_roll(&self) -> bool {
-        matches!(self.method, Some(RolloutMethod::Annotate(_, path)) if path.first() == Some(&"spec"))
-    }
-
-    /// Whether objects have fields of ours that an earlier reconcile has not given up.
-    fn must_give_up_fields(&self) -> bool {
-        // A value that remains after that belongs to another field manager.
-        let given_up = self
-            .since_last_action
-            .is_some_and(|elapsed| !self.only_new_values_roll() || elapsed > ROLLOUT_START_LIMIT);
-        !given_up && (self.has_annotation() || self.has_template_fields())
-    }
-
-    fn has_annotation(&self) -> bool {
-        self.objects.iter().any(TargetObject::has_annotation)
-    }
-
-    fn has_template_fields(&self) -> bool {
-        let mut objects = self.objects.iter();
-        objects.any(|it| it.has_template_fields_of(self.actor))
-    }
-
-    fn has_unbind_marker(&self) -> bool {
-        let mut values = self.objects.iter().map(|it| it.roll_value.as_deref());
-        values.any(|value| value == Some(UNBIND_MARKER))
-    }
-
-    /// Whether the target's owner may not have started yet to replace pods.
-    fn owner_may_be_starting(&self) -> bool {
-        let is_recent = self
-            .since_last_action
-            .is_some_and(|elapsed| elapsed < OWNER_START_DELAY);
-        is_recent && matches!(self.method, Some(RolloutMethod::Annotate(..)))
-    }
 }
 
 /// The next pod to evict of those that got the sidecar when its actor was already gone: nothing of ours is left whose
@@ -436,28 +288,6 @@ fn without_controller(pod: &str) -> UnbindStep {
          asya.sh/skip-unbind: \"true\""
     );
     UnbindStep::Blocked(text)
-}
-
-/// Evicts an unready pod at once: its replacement, without the sidecar, cannot be worse. Evicts a ready pod only while
-/// all others are ready (SAFE-11).
-fn one_by_one(inputs: &UnbindInputs<'_>, availability: &Availability) -> UnbindStep {
-    let evicting = inputs.evicting(availability);
-    let is_rolling = inputs.objects.iter().any(|it| it.rolling);
-    let next = match evicting.blocker() {
-        Some(blocker) if blocker.readiness_overdue && evicting.unready_candidate().is_none() => {
-            let text = format!(
-                "{} for {}, so no more pods are replaced; check the Events of the pod and of its controller; it \
-                 continues once every pod is ready",
-                blocker.text,
-                evicting.limit_text()
-            );
-            return UnbindStep::Stalled(text);
-        }
-        Some(_) => evicting.unready_candidate(),
-        None => evicting.next_candidate(),
-    };
-    let next = next.filter(|_| !is_rolling);
-    next.map_or(UnbindStep::InProgress, |pod| UnbindStep::Evict(pod.clone()))
 }
 
 #[cfg(test)]

@@ -132,8 +132,11 @@ impl Workload {
             "Recreate" => old.to_vec(),
             _ if is_stateful => {
                 let is_whole = ready + old.len() >= wanted;
+                // With ordered pods, not even one that is not ready is replaced.
+                let is_ordered = self.object["spec"]["podManagementPolicy"] != "Parallel";
+                let may_go = is_whole && (!is_ordered || old.iter().all(|(_, pod)| is_ready(pod)));
                 let last = old.iter().max_by_key(|(id, _)| id.name.clone());
-                last.filter(|_| is_whole).copied().into_iter().collect()
+                last.filter(|_| may_go).copied().into_iter().collect()
             }
             _ if ready >= wanted => old.to_vec(),
             _ => Vec::new(),

@@ -217,13 +217,15 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
     .await;
 }
 
-/// SAFE-13: its controller would begin with the pod of the highest ordinal, ready or not.
+/// SAFE-13: where its pods are managed in parallel, its controller would begin with the pod of the highest ordinal,
+/// ready or not.
 #[tokio::test]
 async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_any_other() {
     Scenario::run("unready-unbound", async |scenario| {
         let mut target = held()?;
         target["kind"] = json!("StatefulSet");
         target["spec"]["serviceName"] = json!("web");
+        target["spec"]["podManagementPolicy"] = json!("Parallel");
         let target: StatefulSet = serde_json::from_value(target)?;
         let sets = scenario.api::<StatefulSet>();
         sets.create(&PostParams::default(), &target).await?;
@@ -257,12 +259,53 @@ async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_a
         })
         .await?;
         let text = status["conditions"].to_string();
-        assert!(text.contains("would replace a ready one"), "{text}");
+        assert!(
+            text.contains(
+                "pod web-0 is not ready, and StatefulSet/web would have a ready pod replaced"
+            ),
+            "{text}"
+        );
         assert_eq!([uid("web-1").await?, uid("web-2").await?], ready);
         let with_sidecar = held.pods().await?.into_iter().filter(|it| it.sidecar);
         assert_eq!(with_sidecar.count(), 2, "web-0 is replaced without it");
 
         held.continues(false).await?;
+        scenario.actor_gone(&name, WAIT).await
+    })
+    .await;
+}
+
+/// BIND-43: its controller waits for a pod that is not ready, although the new revision would repair it.
+#[tokio::test]
+async fn actor_whose_sidecar_breaks_the_only_pod_of_a_stateful_set_is_unbound() {
+    Scenario::run("unready-ordered", async |scenario| {
+        let mut target = held()?;
+        target["kind"] = json!("StatefulSet");
+        target["spec"]["serviceName"] = json!("web");
+        target["spec"]["replicas"] = json!(1);
+        let target: StatefulSet = serde_json::from_value(target)?;
+        let sets = scenario.api::<StatefulSet>();
+        sets.create(&PostParams::default(), &target).await?;
+        let held = HeldTarget::new(scenario, "app=web");
+        held.ready(1).await?;
+        let name = scenario.name("unready");
+        scenario.apply(&actor(&name, "StatefulSet")).await?;
+        let only_pod = async |sidecar: bool| {
+            eventually("it is replaced", WAIT, async || {
+                let pods = held.pods().await?;
+                let is_so = |it: &Seen| !it.ready && it.sidecar == sidecar;
+                check(
+                    pods.len() == 1 && pods.iter().all(is_so),
+                    format_args!("{pods:?}"),
+                )
+            })
+            .await
+        };
+        only_pod(true).await?;
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        only_pod(false).await?;
         scenario.actor_gone(&name, WAIT).await
     })
     .await;

@@ -1,6 +1,9 @@
 //! Slots and budgets: what else limits how many pods are replaced.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::*;
+use crate::reconcile::model::rollout::TemplateSidecar;
 
 /// SAFE-15: many bindings that are deleted at once do not roll all of their targets at once.
 #[test]
@@ -71,19 +74,7 @@ fn unbinding_replaces_ready_pods_only_with_a_slot() {
 fn unready_pods_are_replaced_before_their_controller_would_take_a_ready_one() {
     let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
     let owner = RolloutMethod::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
-    let pods = [pod("a"), pod("b")];
-    let mut stateful_set = objects(Some("x"));
-    stateful_set[0].deletes_pod_first = true;
-    stateful_set[0].desired_replicas = Some(2);
-    stateful_set[0].ready = 1;
-    let unready = |name: &str| Availability {
-        unready: vec![UnreadyPod {
-            name: name.into(),
-            uid: name.into(),
-            created: None,
-        }],
-        ..ALL_READY.clone()
-    };
+    let (pods, stateful_set) = ([pod("a"), pod("b")], [stateful_set()]);
     let (a_unready, other_unready) = (unready("a"), unready("c"));
     let incomplete = UnbindInputs {
         pods: &pods,
@@ -93,30 +84,13 @@ fn unready_pods_are_replaced_before_their_controller_would_take_a_ready_one() {
         limits: UnbindLimits::default(),
         ..base()
     };
-    assert_eq!(
-        decide(&incomplete),
-        UnbindStep::EvictUnready(pod("a")),
-        "without a slot"
-    );
+    let evicts_a = UnbindStep::EvictUnready(pod("a"));
+    assert_eq!(decide(&incomplete), evicts_a, "without a slot");
     let by_owner = UnbindInputs {
         method: Some(&owner),
         ..incomplete.clone()
     };
-    assert_eq!(decide(&by_owner), UnbindStep::EvictUnready(pod("a")));
-    let terminating = UnbindInputs {
-        has_terminating: true,
-        ..incomplete.clone()
-    };
-    assert_eq!(decide(&terminating), UnbindStep::InProgress);
-    let terminating_without_sidecar = Availability {
-        has_terminating: true,
-        ..a_unready.clone()
-    };
-    let terminating = UnbindInputs {
-        availability: Some(&terminating_without_sidecar),
-        ..incomplete.clone()
-    };
-    assert_eq!(decide(&terminating), UnbindStep::InProgress);
+    assert_eq!(decide(&by_owner), evicts_a);
     // The replacement has no sidecar any more, and is not ready yet.
     let starting = UnbindInputs {
         availability: Some(&other_unready),
@@ -125,34 +99,227 @@ fn unready_pods_are_replaced_before_their_controller_would_take_a_ready_one() {
     let UnbindStep::Blocked(text) = decide(&starting) else {
         panic!("{:?}", decide(&starting));
     };
-    assert!(text.contains("would replace a ready one"), "{text}");
-    for (desired, ready, deletes_pod_first) in [(2, 2, true), (2, 0, true), (2, 1, false)] {
-        let mut objects = stateful_set.clone();
-        objects[0].desired_replicas = Some(desired);
-        objects[0].ready = ready;
-        objects[0].deletes_pod_first = deletes_pod_first;
-        let with_slot = UnbindInputs {
-            objects: &objects,
-            limits: UnbindLimits {
-                has_slot: true,
-                ..UnbindLimits::default()
-            },
-            ..incomplete.clone()
-        };
-        assert_eq!(
-            decide(&with_slot),
-            UnbindStep::GiveUp,
-            "{ready} of {desired}, {deletes_pod_first}"
-        );
-    }
+    assert!(text.contains("pod c is not ready"), "{text}");
     let begun = UnbindInputs {
         since_last_action: Some(Duration::from_secs(3)),
         ..incomplete
     };
-    assert!(
-        !matches!(decide(&begun), UnbindStep::EvictUnready(_)),
+    assert_eq!(
+        decide(&begun),
+        UnbindStep::Evict(pod("a")),
         "the fields are given up"
     );
+}
+
+/// SAFE-13
+#[test]
+fn fields_are_given_up_at_once_where_no_ready_pod_is_lost_or_evictions_cannot_help() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let pods = [pod("a"), pod("b")];
+    let a_unready = unready("a");
+    let changed = |change: fn(&mut TargetObject)| {
+        let mut object = stateful_set();
+        change(&mut object);
+        object
+    };
+    for (case, object, blocking_pdb) in [
+        ("all are ready", changed(|it| it.ready = 2), None),
+        ("none is ready", changed(|it| it.ready = 0), None),
+        (
+            "it replaces pods before it deletes them",
+            changed(|it| it.deletes_pod_first = false),
+            None,
+        ),
+        (
+            "it replaces none",
+            changed(|it| it.needs_eviction = true),
+            None,
+        ),
+        (
+            "replacements would get the sidecar from the template",
+            changed(|it| it.in_template = true),
+            None,
+        ),
+        (
+            "as would those of a template from Git",
+            changed(|it| {
+                it.template_sidecar = Some(TemplateSidecar {
+                    actor: ACTOR.into(),
+                    is_ours: false,
+                });
+            }),
+            None,
+        ),
+        (
+            "the budget would refuse evictions",
+            stateful_set(),
+            Some("budget".to_owned()),
+        ),
+    ] {
+        let objects = [object];
+        let inputs = UnbindInputs {
+            pods: &pods,
+            method: Some(&template),
+            objects: &objects,
+            availability: Some(&a_unready),
+            limits: UnbindLimits {
+                has_slot: true,
+                blocking_pdb,
+            },
+            ..base()
+        };
+        assert_eq!(decide(&inputs), UnbindStep::GiveUp, "{case}");
+    }
+}
+
+/// SAFE-12, SAFE-13
+#[test]
+fn pod_that_does_not_become_ready_or_does_not_terminate_is_reported_after_its_time() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let (pods, stateful_set) = ([pod("a"), pod("b")], [stateful_set()]);
+    let other_unready = unready("c");
+    let terminating = Availability {
+        has_terminating: true,
+        ..unready("a")
+    };
+    let second = |second| Timestamp::from_second(second).unwrap();
+    let step = |availability: &Availability, has_terminating, now| {
+        decide(&UnbindInputs {
+            pods: &pods,
+            method: Some(&template),
+            objects: &stateful_set,
+            availability: Some(availability),
+            has_terminating,
+            since: Some(second(1000)),
+            limit: Some(Duration::from_mins(10)),
+            now: second(now),
+            ..base()
+        })
+    };
+    for (case, availability, has_terminating, text) in [
+        (
+            "not ready",
+            &other_unready,
+            false,
+            "pod c is not ready for 600 s",
+        ),
+        (
+            "terminating",
+            &terminating,
+            false,
+            "a pod is terminating for 600 s",
+        ),
+        (
+            "with the sidecar",
+            &unready("a"),
+            true,
+            "a pod is terminating for 600 s",
+        ),
+    ] {
+        let early = step(availability, has_terminating, 1599);
+        assert!(
+            matches!(early, UnbindStep::InProgress | UnbindStep::Blocked(_)),
+            "{case}: {early:?}"
+        );
+        let UnbindStep::Stalled(late) = step(availability, has_terminating, 1600) else {
+            panic!("{case}");
+        };
+        assert!(late.contains(text), "{late}");
+    }
+}
+
+/// SAFE-13, BIND-43: a webhook replica that is behind injects replacements as well; without end if each were evicted.
+#[test]
+fn unready_pod_that_was_created_after_the_deletion_has_time_to_become_ready() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let second = |second| Timestamp::from_second(second).unwrap();
+    let a_unready = unready("a");
+    for (created, annotation, waits_at, goes_at) in [
+        // Created before the deletion.
+        (999, Some("x"), None, 1001),
+        (999, None, None, 1001),
+        (1001, Some("x"), Some(1030), 1031),
+        (1001, None, Some(1030), 1031),
+    ] {
+        let new = PodToReplace {
+            created: Some(Time(second(created))),
+            ..pod("a")
+        };
+        let (pods, mut objects) = ([new.clone(), pod("b")], [stateful_set()]);
+        objects[0].roll_value = annotation.map(str::to_owned);
+        let step = |now| {
+            decide(&UnbindInputs {
+                pods: &pods,
+                method: Some(&template),
+                objects: &objects,
+                availability: Some(&a_unready),
+                since: Some(second(1000)),
+                now: second(now),
+                ..base()
+            })
+        };
+        if let Some(now) = waits_at {
+            assert_eq!(
+                step(now),
+                UnbindStep::InProgress,
+                "{created} {annotation:?}"
+            );
+        }
+        let expected = if annotation.is_some() {
+            UnbindStep::EvictUnready(new)
+        } else {
+            UnbindStep::Evict(new)
+        };
+        assert_eq!(step(goes_at), expected, "{created} {annotation:?}");
+    }
+}
+
+/// BIND-43: it waits for each of its pods to be ready, even for one that the new revision would repair.
+#[test]
+fn unready_pod_of_a_stateful_set_is_evicted_although_its_controller_rolls_pods() {
+    let template = RolloutMethod::AnnotateTemplate(vec![ObjectRef::default()]);
+    let pods = [pod("a"), pod("b")];
+    let a_unready = unready("a");
+    let step = |deletes_pod_first, availability| {
+        let object = TargetObject {
+            rolling: true,
+            deletes_pod_first,
+            ..TargetObject::default()
+        };
+        decide(&UnbindInputs {
+            pods: &pods,
+            method: Some(&template),
+            objects: &[object],
+            availability: Some(availability),
+            since_last_action: Some(Duration::from_mins(1)),
+            ..base()
+        })
+    };
+    assert_eq!(step(true, &a_unready), UnbindStep::Evict(pod("a")));
+    assert_eq!(step(true, &ALL_READY), UnbindStep::InProgress);
+    assert_eq!(step(false, &a_unready), UnbindStep::InProgress);
+}
+
+/// A `StatefulSet` with our annotation, one of whose two pods is ready.
+fn stateful_set() -> TargetObject {
+    TargetObject {
+        roll_value: Some("x".to_owned()),
+        deletes_pod_first: true,
+        desired_replicas: Some(2),
+        ready: 1,
+        ..TargetObject::default()
+    }
+}
+
+fn unready(name: &str) -> Availability {
+    Availability {
+        unready: vec![UnreadyPod {
+            name: name.into(),
+            uid: name.into(),
+            created: None,
+        }],
+        ..ALL_READY.clone()
+    }
 }
 
 /// ROLL-2 (d): as at binding.
