@@ -6,11 +6,12 @@ use asya_shared::names::{ERROR_END, HAPPY_END};
 use asya_wire::queue::route_name;
 use serde_json::Value;
 
+use super::guard::{QueueUse, must_allow};
 use super::rabbitmq::Credentials;
 pub use super::secret::Secrets;
 use super::secret::password;
 use super::sqs::Account;
-use crate::actor::{condition, status_of};
+use crate::actor::status_of;
 use crate::answer::Failure;
 use crate::args::queue::{Address, BrokerArgs};
 use crate::cluster::Cluster;
@@ -21,8 +22,6 @@ const DEFAULT_USER: &str = "guest";
 const UNKNOWN_LIMIT: u64 = 1;
 /// The limit of a quorum queue of RabbitMQ 4.0 and later that has no other.
 const DEFAULT_LIMIT: u64 = 20;
-/// The reason of an actor whose queue belongs to another actor (QUE-3).
-const CONFLICT: &str = "QueueConflict";
 
 /// Names of an actor's queues, and of those where its messages end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,15 +70,16 @@ pub struct Access {
 /// Finds out how to reach the queues of an actor. Flags come before what the operator is configured with.
 ///
 /// # Errors
-/// If the queue is another actor's, or if the address is not known, or the user lacks permission to read the
-/// credentials, and no flag replaces them.
+/// If the actor's state forbids this use of its queues, for example because they are another actor's, or if the address
+/// is not known, or the user lacks permission to read the credentials, and no flag replaces them.
 pub async fn access(
     cluster: &Cluster,
     name: &str,
     actor: &Value,
     args: &BrokerArgs,
+    intent: QueueUse,
 ) -> Result<Access, Failure> {
-    must_own_queue(name, actor)?;
+    must_allow(name, actor, intent)?;
     let transport = actor["spec"]["transport"].as_str().unwrap_or_default();
     let (configured, mut notes) = match configured(cluster, transport).await {
         Ok(found) => (Some(found), Vec::new()),
@@ -131,19 +131,6 @@ fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
         Some(TransportKind::Rabbitmq(_)) => Some(DEFAULT_LIMIT),
         Some(TransportKind::Sqs(_)) => None,
         None => Some(UNKNOWN_LIMIT),
-    }
-}
-
-/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages.
-fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
-    let status = status_of(actor);
-    let ready = condition(&status, "TransportReady");
-    match ready.filter(|it| it.status == "False" && it.reason == CONFLICT) {
-        Some(conflict) => Err(Failure::new(format!(
-            "AsyncActor {name} has no queue of its own ({CONFLICT}): {}",
-            conflict.message
-        ))),
-        None => Ok(()),
     }
 }
 
@@ -440,7 +427,7 @@ mod tests {
             }),
             ..BrokerArgs::default()
         };
-        access(&cluster, "e", actor, &args).await
+        access(&cluster, "e", actor, &args, QueueUse::Take).await
     }
 
     /// QUE-3: its names are those of the other actor's queues.
@@ -459,6 +446,8 @@ mod tests {
             "AsyncActor e has no queue of its own (QueueConflict): queue asya-e is in use by n/e"
         );
         assert!(by_flags(&actor("BrokerUnreachable")).await.is_ok());
+        let unreadable = json!({"spec": {"transport": "mq"}, "status": {"queue": 1}});
+        assert!(by_flags(&unreadable).await.is_err());
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ mod access;
 mod broker;
 mod dlq;
 mod forward;
+mod guard;
 #[cfg(test)]
 mod memory;
 mod message;
@@ -26,6 +27,7 @@ use serde_json::Value;
 
 use access::{Access, DeadLetters, Names};
 use broker::QueueClient;
+use guard::QueueUse;
 use open::Open;
 use render::{DlqReport, QueuePage};
 use send::{SendOutcome, Wait};
@@ -51,10 +53,15 @@ struct Reached {
     open: Open,
 }
 
-async fn reach(connection: &Connection, name: &str, args: &BrokerArgs) -> Result<Reached, Failure> {
+async fn reach(
+    connection: &Connection,
+    name: &str,
+    args: &BrokerArgs,
+    intent: QueueUse,
+) -> Result<Reached, Failure> {
     let cluster = Arc::new(connection.open().await?);
     let actor = cluster.actor(name).await?;
-    let access = access::access(&cluster, name, &actor, args).await?;
+    let access = access::access(&cluster, name, &actor, args, intent).await?;
     let open = open::open(
         &cluster,
         &access.server,
@@ -75,7 +82,7 @@ async fn reach(connection: &Connection, name: &str, args: &BrokerArgs) -> Result
 /// # Errors
 /// If the broker cannot be reached, or the queue does not exist.
 pub async fn show(connection: &Connection, args: &QueueArgs) -> Result<Report, Failure> {
-    let reached = reach(connection, &args.name, &args.broker).await?;
+    let reached = reach(connection, &args.name, &args.broker, args.into()).await?;
     let Reached {
         actor,
         namespace,
@@ -133,7 +140,8 @@ async fn page<B: QueueClient>(
 /// # Errors
 /// If the broker cannot be reached, there is no dead letter queue, or the user does not consent.
 pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Report, Failure> {
-    let Reached { access, open, .. } = reach(connection, &args.name, &args.broker).await?;
+    let Reached { access, open, .. } =
+        reach(connection, &args.name, &args.broker, args.action.into()).await?;
     let dlq = access.names.dlq.clone().ok_or_else(|| {
         Failure::new(format!(
             "AsyncActor {} has no dead letter queue; transport {} configures none (queues.dlq.enabled)",
@@ -233,7 +241,8 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     }
     // Before connecting: bad input is reported without a cluster.
     message::compose(&id, &args.name, &payload)?;
-    let Reached { access, open, .. } = reach(connection, &args.name, &args.broker).await?;
+    let Reached { access, open, .. } =
+        reach(connection, &args.name, &args.broker, QueueUse::Fill).await?;
     let names = &access.names;
     let body = message::compose(&id, &names.actor, &payload)?;
     let wait = args.wait.map(|limit| Wait {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::access::{self, Names, Secrets};
 use super::broker::QueueClient;
+use super::guard::QueueUse;
 use super::open::{self, Open};
 use crate::actor::status_of;
 use crate::answer::Failure;
@@ -134,7 +135,14 @@ pub async fn state(
     let name = actor["metadata"]["name"].as_str().unwrap_or_default();
     let limit = limit(timeout);
     let asking = async {
-        let access = access::access(cluster, name, actor, &BrokerArgs::default()).await?;
+        let access = access::access(
+            cluster,
+            name,
+            actor,
+            &BrokerArgs::default(),
+            QueueUse::Count,
+        )
+        .await?;
         match open::open(cluster, &access.server, access.limit, limit).await? {
             Open::RabbitMq(mut broker, _forward) => {
                 let state = QueueState::read(&mut broker, &access.names).await;

@@ -1,0 +1,179 @@
+//! Whether a command may act on an actor's queues.
+
+use asya_shared::api::AsyncActorStatus;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::answer::Failure;
+use crate::args::queue::{DlqAction, QueueArgs};
+
+/// The reason of an actor whose queue belongs to another actor (QUE-3).
+const CONFLICT: &str = "QueueConflict";
+
+/// What a command does with an actor's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueUse {
+    /// Counts them.
+    Count,
+    /// Takes them, and puts them back or deletes them.
+    Take,
+    /// Puts them into the actor's queue.
+    Fill,
+}
+
+impl From<&QueueArgs> for QueueUse {
+    fn from(args: &QueueArgs) -> Self {
+        match args.peek {
+            Some(_) => Self::Take,
+            None => Self::Count,
+        }
+    }
+}
+
+impl From<DlqAction> for QueueUse {
+    fn from(action: DlqAction) -> Self {
+        match action {
+            DlqAction::List | DlqAction::Purge => Self::Take,
+            DlqAction::Redrive => Self::Fill,
+        }
+    }
+}
+
+/// Rejects an actor whose queues are not, or not certainly, its own.
+pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Failure> {
+    must_own_queue(name, actor)?;
+    match intent {
+        QueueUse::Count => Ok(()),
+        QueueUse::Take | QueueUse::Fill => must_know_queue(name, actor),
+    }
+}
+
+/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages. The status is not
+/// decoded for that: a field of it that another release wrote otherwise must not hide whose messages these are.
+fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
+    let status = &actor["status"];
+    let conditions = status["conditions"].as_array();
+    let conflict = conditions.into_iter().flatten().find(|it| {
+        it["type"] == "TransportReady" && it["status"] == "False" && it["reason"] == CONFLICT
+    });
+    // The condition says something else while the broker does not answer; this field stays.
+    let is_marked = !matches!(
+        status["queueMarkedForOther"],
+        Value::Null | Value::Bool(false)
+    );
+    let why = match conflict {
+        Some(conflict) => conflict["message"].as_str().unwrap_or("it is another's"),
+        None if is_marked => {
+            "the broker marks it as that of another actor or cluster (status.queueMarkedForOther)"
+        }
+        None => return Ok(()),
+    };
+    Err(Failure::new(format!(
+        "AsyncActor {name} has no queue of its own ({CONFLICT}): {why}"
+    )))
+}
+
+/// Rejects an actor whose status cannot be read: it may name another queue than the configuration.
+fn must_know_queue(name: &str, actor: &Value) -> Result<(), Failure> {
+    let status = &actor["status"];
+    if status.is_null() {
+        return Ok(());
+    }
+    let read = AsyncActorStatus::deserialize(status);
+    read.map(drop).map_err(|error| {
+        Failure::new(format!(
+            "cannot read the status of AsyncActor {name}, which names its queues ({error}); use the kubectl asya of \
+             the operator's release"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::json;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn refusal(actor: &Value, intent: QueueUse) -> Option<String> {
+        must_allow("e", actor, intent)
+            .err()
+            .map(|why| why.to_string())
+    }
+
+    /// QUE-3: the field stays when the broker does not answer, and the condition no longer says so.
+    #[test]
+    fn mark_of_another_actor_counts_whatever_else_the_status_says() {
+        let condition =
+            json!({"type": "TransportReady", "status": "False", "reason": "BrokerUnreachable"});
+        for (status, is_refused) in [
+            (json!({"queueMarkedForOther": true}), true),
+            (
+                json!({"queueMarkedForOther": true, "conditions": [condition]}),
+                true,
+            ),
+            (json!({"queueMarkedForOther": true, "replicas": "x"}), true),
+            (json!({"queueMarkedForOther": "yes"}), true),
+            (json!({"queueMarkedForOther": false}), false),
+            (json!({}), false),
+            (Value::Null, false),
+        ] {
+            let found = refusal(&json!({"status": status}), QueueUse::Count);
+            let expected = "AsyncActor e has no queue of its own (QueueConflict): the broker marks it as that of another \
+                            actor or cluster (status.queueMarkedForOther)";
+            assert_eq!(found.as_deref(), is_refused.then_some(expected), "{status}");
+        }
+    }
+
+    /// QUE-3: the condition counts, too, whichever other field cannot be read.
+    #[test]
+    fn field_that_cannot_be_read_does_not_hide_a_conflict() {
+        let condition = json!({
+            "type": "TransportReady", "status": "False", "reason": "QueueConflict", "message": "it is n/e's",
+        });
+        let actor = json!({"status": {"conditions": [condition], "replicas": "x"}});
+        assert_eq!(
+            refusal(&actor, QueueUse::Count).as_deref(),
+            Some("AsyncActor e has no queue of its own (QueueConflict): it is n/e's")
+        );
+    }
+
+    /// QUE-3: without the status, the queue would be the one of the configuration, which may be another's.
+    #[test]
+    fn messages_of_an_actor_whose_status_cannot_be_read_are_left_alone() {
+        let unreadable = json!({"status": {"queue": {"name": 1}}});
+        for (intent, is_refused) in [
+            (QueueUse::Count, false),
+            (QueueUse::Take, true),
+            (QueueUse::Fill, true),
+        ] {
+            let found = refusal(&unreadable, intent);
+            assert_eq!(found.is_some(), is_refused, "{intent:?}");
+            assert!(
+                found.is_none_or(|it| it.starts_with("cannot read the status of AsyncActor e")),
+                "{intent:?}"
+            );
+            assert_eq!(refusal(&json!({}), intent), None, "{intent:?}");
+        }
+    }
+
+    #[test]
+    fn each_command_is_known_by_what_it_does_with_messages() {
+        for (line, intent) in [
+            ("queue e", QueueUse::Count),
+            ("queue e --peek 1", QueueUse::Take),
+            ("dlq e list", QueueUse::Take),
+            ("dlq e purge", QueueUse::Take),
+            ("dlq e redrive", QueueUse::Fill),
+        ] {
+            let words = ["kubectl-asya"].into_iter().chain(line.split(' '));
+            let found = match Cli::parse_from(words).command {
+                Command::Queue(args) => QueueUse::from(&args),
+                Command::Dlq(args) => args.action.into(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, intent, "{line}");
+        }
+    }
+}
