@@ -2,7 +2,9 @@
 
 mod rollout;
 
-use asya_shared::api::{AsyncActorStatus, QueueStatus};
+use asya_shared::api::{AsyncActorStatus, QueueDeletionPolicy, QueueStatus};
+use asya_shared::names::annotation;
+use asya_shared::validate::is_switched_on;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
@@ -25,4 +27,25 @@ pub fn retired_outcome(queue: &QueueStatus) -> &'static str {
     } else {
         "is deleted once it is empty"
     }
+}
+
+/// An annotation of an actor.
+pub fn annotation_of<'a>(actor: &'a Value, name: &str) -> Option<&'a str> {
+    actor["metadata"]["annotations"].get(name)?.as_str()
+}
+
+/// What becomes of the queue when the actor is deleted.
+pub fn deletion_policy(actor: &Value) -> QueueDeletionPolicy {
+    QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]))
+}
+
+/// Whether the policy or an annotation keeps the queue when the actor is deleted; `is_orphaned` is not part of it.
+pub fn keeps_queue(actor: &Value) -> bool {
+    let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
+    is_skipped || deletion_policy(actor) == QueueDeletionPolicy::Retain
+}
+
+/// Whether the deletion leaves everything behind (FW-23).
+pub fn is_orphaned(actor: &Value) -> bool {
+    actor["spec"]["deletionPolicy"] == "Orphan"
 }

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::actor::{annotation_of, deletion_policy, is_orphaned, keeps_queue};
 use crate::answer::Failure;
 
 /// The change that the user requests.
@@ -198,23 +199,16 @@ fn pods_afterwards(actor: &Value, keep_queue: bool) -> &'static str {
     }
 }
 
-/// Whether the deletion leaves everything behind (FW-23).
-fn is_orphaned(actor: &Value) -> bool {
-    actor["spec"]["deletionPolicy"] == "Orphan"
-}
-
 /// Whether the queue stays in any case.
 fn is_kept(actor: &Value, keep_queue: bool) -> bool {
-    let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
-    let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
-    keep_queue || is_skipped || policy == QueueDeletionPolicy::Retain
+    keep_queue || keeps_queue(actor)
 }
 
 /// The consequence for the queue.
 fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
     let status = &actor["status"];
     let queue = status["queue"]["name"].as_str().unwrap_or("its queue");
-    let policy = QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]));
+    let policy = deletion_policy(actor);
     let count = |field: &str| status[field].as_i64().unwrap_or_default();
     let messages = count("queuedMessages") + count("processingMessages");
     let goes = !is_kept(actor, keep_queue) && !is_orphaned(actor);
@@ -253,10 +247,6 @@ fn annotate(actor: &Value, name: &str, value: Option<&str>) -> Vec<Step> {
         after: value.map(str::to_owned),
         patch: json!({"metadata": {"annotations": {name: value}}}),
     }]
-}
-
-fn annotation_of<'a>(actor: &'a Value, name: &str) -> Option<&'a str> {
-    actor["metadata"]["annotations"].get(name)?.as_str()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use asya_shared::api::AsyncActorStatus;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::actor::{deletion_policy, is_orphaned, keeps_queue};
 use crate::answer::Failure;
 use crate::args::queue::{DlqAction, QueueArgs};
 
@@ -39,12 +40,17 @@ impl From<DlqAction> for QueueUse {
     }
 }
 
-/// Rejects an actor whose queues are not, or not certainly, its own.
+/// Rejects an actor whose queues are not, or not certainly, its own, or are about to be deleted with what is put into
+/// them.
 pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Failure> {
     must_own_queue(name, actor)?;
     match intent {
         QueueUse::Count => Ok(()),
-        QueueUse::Take | QueueUse::Fill => must_know_queue(name, actor),
+        QueueUse::Take => must_know_queue(name, actor),
+        QueueUse::Fill => {
+            must_know_queue(name, actor)?;
+            must_keep_messages(name, actor)
+        }
     }
 }
 
@@ -86,6 +92,19 @@ fn must_know_queue(name: &str, actor: &Value) -> Result<(), Failure> {
              the operator's release"
         ))
     })
+}
+
+/// Rejects an actor that is being deleted together with the messages in its queue.
+fn must_keep_messages(name: &str, actor: &Value) -> Result<(), Failure> {
+    let waits = deletion_policy(actor).waits_until_empty();
+    let is_deleted = actor["metadata"]["deletionTimestamp"].is_string();
+    if !is_deleted || waits || keeps_queue(actor) || is_orphaned(actor) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "AsyncActor {name} is being deleted, and its queue with all messages in it; `kubectl asya retain {name}` keeps \
+         them, also now, if the operator has not deleted the queue yet"
+    )))
 }
 
 #[cfg(test)]
@@ -155,6 +174,34 @@ mod tests {
                 "{intent:?}"
             );
             assert_eq!(refusal(&json!({}), intent), None, "{intent:?}");
+        }
+    }
+
+    /// QUE-40, QUE-46, QUE-47, FIN-4, FW-23
+    #[test]
+    fn no_message_is_put_into_a_queue_that_is_deleted_with_it() {
+        let expected = "AsyncActor e is being deleted, and its queue with all messages in it; `kubectl asya retain e` \
+                        keeps them, also now, if the operator has not deleted the queue yet";
+        let policy = |it: &str| json!({"queue": {"deletionPolicy": it}});
+        let skip = |it: &str| json!({"asya.sh/skip-queue-deletion": it});
+        let none = json!({});
+        for (annotations, spec, is_refused) in [
+            (&none, json!({}), true),
+            (&none, policy("Delete"), true),
+            (&skip("false"), json!({}), true),
+            (&none, policy("Retain"), false),
+            (&none, policy("DeleteIfEmpty"), false),
+            (&none, policy("Drain"), false),
+            (&none, policy("OfALaterRelease"), false),
+            (&skip("true"), json!({}), false),
+            (&none, json!({"deletionPolicy": "Orphan"}), false),
+        ] {
+            let mut actor = json!({"metadata": {"annotations": annotations}, "spec": spec});
+            assert_eq!(refusal(&actor, QueueUse::Fill), None, "{actor}");
+            actor["metadata"]["deletionTimestamp"] = json!("2026-11-23T11:00:00Z");
+            let found = refusal(&actor, QueueUse::Fill);
+            assert_eq!(found.as_deref(), is_refused.then_some(expected), "{actor}");
+            assert_eq!(refusal(&actor, QueueUse::Take), None, "{actor}");
         }
     }
 
