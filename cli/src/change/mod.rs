@@ -2,6 +2,7 @@
 //! is written is shown first.
 
 mod plan;
+mod queues;
 
 use asya_shared::api::AsyncActor;
 use k8s_openapi::jiff::Timestamp;

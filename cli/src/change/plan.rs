@@ -1,13 +1,13 @@
 //! The writes of a command, and their consequences.
 
-use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::names::annotation;
 use asya_shared::validate::is_switched_on;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::actor::{annotation_of, deletion_policy, is_orphaned, keeps_queue};
+use super::queues::queues_afterwards;
+use crate::actor::{annotation_of, is_orphaned, keeps_queue};
 use crate::answer::Failure;
 
 /// The change that the user requests.
@@ -181,48 +181,22 @@ fn unbind(actor: &Value, keep_queue: bool) -> Result<Plan, Failure> {
     steps.push(Step::Delete);
     Ok(Plan {
         steps,
-        consequences: vec![
-            pods_afterwards(actor, keep_queue).to_owned(),
-            queue_afterwards(actor, keep_queue),
-        ],
+        consequences: [pods_afterwards(actor, keep_queue).to_owned()]
+            .into_iter()
+            .chain(queues_afterwards(actor, keep_queue))
+            .collect(),
     })
 }
 
 /// The consequence for the target's pods.
 fn pods_afterwards(actor: &Value, keep_queue: bool) -> &'static str {
     let skips_unbind = is_switched_on(annotation_of(actor, annotation::SKIP_UNBIND));
-    let is_left = actor["spec"]["binding"]["rollout"] == "OnRestart" && is_kept(actor, keep_queue);
+    let is_left =
+        actor["spec"]["binding"]["rollout"] == "OnRestart" && (keep_queue || keeps_queue(actor));
     if skips_unbind || is_orphaned(actor) || is_left {
         "the target stays; its pods keep the sidecar, which goes on receiving messages, until they are replaced"
     } else {
         "the target stays; its pods are replaced by pods without the sidecar"
-    }
-}
-
-/// Whether the queue stays in any case.
-fn is_kept(actor: &Value, keep_queue: bool) -> bool {
-    keep_queue || keeps_queue(actor)
-}
-
-/// The consequence for the queue.
-fn queue_afterwards(actor: &Value, keep_queue: bool) -> String {
-    let status = &actor["status"];
-    let queue = status["queue"]["name"].as_str().unwrap_or("its queue");
-    let policy = deletion_policy(actor);
-    let count = |field: &str| status[field].as_i64().unwrap_or_default();
-    let messages = count("queuedMessages") + count("processingMessages");
-    let goes = !is_kept(actor, keep_queue) && !is_orphaned(actor);
-    match policy {
-        QueueDeletionPolicy::Drain if goes => {
-            format!("{queue} is deleted once its pods have processed about {messages} messages")
-        }
-        QueueDeletionPolicy::DeleteIfEmpty if goes => {
-            format!("{queue} is deleted once it is empty; it has about {messages} messages")
-        }
-        QueueDeletionPolicy::Delete if goes => {
-            format!("{queue} is DELETED with about {messages} messages; --keep-queue keeps them")
-        }
-        _ => format!("{queue} stays, with about {messages} messages"),
     }
 }
 
@@ -343,33 +317,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn unbinding_says_what_becomes_of_the_messages() {
-        for (spec, keep_queue, text) in [
-            (
-                json!({}),
-                false,
-                "asya-embed is DELETED with about 15 messages; --keep-queue keeps them",
-            ),
-            (json!({}), true, "asya-embed stays, with about 15 messages"),
-            (
-                json!({"queue": {"deletionPolicy": "Drain"}}),
-                false,
-                "asya-embed is deleted once its pods have processed about 15 messages",
-            ),
-            (
-                json!({"deletionPolicy": "Orphan"}),
-                false,
-                "asya-embed stays, with about 15 messages",
-            ),
-        ] {
-            assert_eq!(
-                queue_afterwards(&actor(&json!({}), &spec), keep_queue),
-                text
-            );
-        }
-    }
-
     /// BIND-44, FW-23
     #[test]
     fn unbinding_says_whether_the_pods_keep_the_sidecar() {
@@ -390,16 +337,6 @@ mod tests {
         ] {
             let text = pods_afterwards(&actor(&annotations, &spec), keep_queue);
             assert_eq!(text.contains("keep the sidecar"), keeps, "{spec}: {text}");
-        }
-    }
-
-    /// FW-21: templates may render an annotation empty.
-    #[test]
-    fn empty_annotation_does_not_keep_the_queue() {
-        for (value, stays) in [("", false), ("false", false), ("true", true)] {
-            let annotations = json!({"asya.sh/skip-queue-deletion": value});
-            let text = queue_afterwards(&actor(&annotations, &json!({})), false);
-            assert_eq!(text.contains(" stays"), stays, "{value}: {text}");
         }
     }
 
