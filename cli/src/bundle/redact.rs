@@ -17,6 +17,8 @@ const SECRET_WORDS: [&str; 11] = [
     "clientsecret",
     "credential",
 ];
+/// Further such words, in `args` and `command` only: fields as `secretName` hold names.
+const SECRET_ARGUMENT_WORDS: [&str; 4] = ["secret", "pass", "pwd", "auth"];
 /// Variables with this prefix are settings of Asya, which refer to Secrets by name.
 const SETTINGS: &str = "ASYA_";
 
@@ -74,25 +76,50 @@ fn variable_value(variable: &mut Map<String, Value>) {
     }
 }
 
-/// Flags as `--password=VALUE` and as `--password VALUE`, and scripts, as of `sh -c`.
+/// Flags as `--password=VALUE` and as `--password VALUE`, values that name a secret themselves, as a header or a
+/// connection string does, and scripts, as of `sh -c`.
 fn flags(items: &mut [Value]) {
     let mut is_next = false;
     for item in items {
         let Value::String(text) = item else { continue };
-        if std::mem::take(&mut is_next) {
+        let redacted = argument(text);
+        // A flag without a value may precede another flag.
+        let precedes = text.starts_with('-') && !is_pair(text) && is_secret_argument(text);
+        if std::mem::replace(&mut is_next, precedes) {
             REDACTED.clone_into(text);
-            continue;
-        }
-        if text.contains(char::is_whitespace) && is_secret(text) {
-            REDACTED.clone_into(text);
-        } else if let Some((flag, _)) = text.split_once('=') {
-            if is_secret(flag) {
-                *text = format!("{flag}={REDACTED}");
-            }
-        } else {
-            is_next = text.starts_with('-') && is_secret(text);
+        } else if let Some(redacted) = redacted {
+            *text = redacted;
         }
     }
+}
+
+/// An argument without the secret that it names; `None` if it names none, or only names it.
+fn argument(text: &str) -> Option<String> {
+    if !is_pair(text) || !is_secret_argument(text) {
+        return None;
+    }
+    match text.split_once('=') {
+        Some((flag, _)) if !text.contains(char::is_whitespace) && !flag.contains(':') => {
+            let value = &text[flag.len() + 1..];
+            let is_named = is_secret_argument(flag) || is_pair(value);
+            is_named.then(|| format!("{flag}={REDACTED}"))
+        }
+        _ => Some(REDACTED.to_owned()),
+    }
+}
+
+/// Whether a text may have a name and a value, other than a path or a word.
+fn is_pair(text: &str) -> bool {
+    text.contains(|c: char| c.is_whitespace() || "=:;,".contains(c))
+}
+
+fn is_secret_argument(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    is_secret(text)
+        || SECRET_ARGUMENT_WORDS.iter().any(|word| lower.contains(word))
+        // At the end of a word, as in apiKey: keyspaces are no secrets.
+        || words.any(|word| word.ends_with("key") || word.ends_with("keys"))
 }
 
 fn is_secret(name: &str) -> bool {
@@ -180,6 +207,53 @@ mod tests {
         ] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
+    }
+
+    #[test]
+    fn arguments_lose_what_may_be_secret_and_keep_the_rest() {
+        for (arguments, expected) in [
+            (
+                &["--secret-key=hunter2"][..],
+                &["--secret-key=REDACTED"][..],
+            ),
+            (&["--secret=hunter2"], &["--secret=REDACTED"]),
+            (&["--pass=hunter2"], &["--pass=REDACTED"]),
+            (&["--pwd=hunter2"], &["--pwd=REDACTED"]),
+            (&["--masterKey=hunter2"], &["--masterKey=REDACTED"]),
+            (
+                &["--requirepass", "hunter2"],
+                &["--requirepass", "REDACTED"],
+            ),
+            (
+                &["--webhook-secret", "hunter2", "--port", "80"],
+                &["--webhook-secret", "REDACTED", "--port", "80"],
+            ),
+            (
+                &["--enable-auth", "--password", "hunter2"],
+                &["--enable-auth", "REDACTED", "REDACTED"],
+            ),
+            (&["--dsn=Server=db;Password=hunter2"], &["--dsn=REDACTED"]),
+            (&["--header=X-Api-Key:hunter2"], &["--header=REDACTED"]),
+            (&["-H", "X-Api-Key:hunter2"], &["-H", "REDACTED"]),
+            (&["--url=http://a/b?key=hunter2"], &["--url=REDACTED"]),
+            (&["http://a/b?sign=1&key=hunter2"], &["REDACTED"]),
+            (&["/password:hunter2"], &["REDACTED"]),
+            (&["redis-server --requirepass hunter2"], &["REDACTED"]),
+        ] {
+            let mut object_of = json!({"args": arguments, "command": arguments});
+            object(&mut object_of);
+            assert_eq!(object_of, json!({"args": expected, "command": expected}));
+        }
+        let kept = json!({
+            "args": [
+                "--keyspace=orders", "--keyspace", "orders", "--config=/etc/secrets/app.yaml", "auth-server",
+                "--mode=token", "--port=80", "--steps-assigned=1", "a:b",
+            ],
+            "secretName": "mq", "secretKeyRef": {"key": "pass"},
+        });
+        let mut object_of = kept.clone();
+        object(&mut object_of);
+        assert_eq!(object_of, kept);
     }
 
     #[test]
