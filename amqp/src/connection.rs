@@ -172,12 +172,6 @@ impl Connection {
         self.send(of_channel(id::DECLARE, &declare));
     }
 
-    /// Removes all messages of a queue that no consumer holds: [`Event::Purged`].
-    pub fn purge(&self, queue: &str) {
-        let purge = Arguments::default().short(0).short_text(queue).octet(0);
-        self.send(of_channel(id::PURGE, &purge));
-    }
-
     /// Publishes a received message to a queue, mandatory, with its properties. What counted its deliveries starts
     /// anew.
     pub fn republish(&self, queue: &str, properties: &Properties, body: Bytes) {

@@ -40,8 +40,6 @@ pub enum Event {
         /// Consumers.
         consumers: u32,
     },
-    /// A queue was purged of this many messages.
-    Purged(u32),
     /// A publication was returned as unroutable.
     Returned {
         /// The exchange that it was published to.
@@ -201,7 +199,6 @@ fn event(method: (u16, u16), values: &mut Values<'_>) -> Result<Event, Malformed
                 consumers: values.long()?,
             }
         }
-        id::PURGE_OK => Event::Purged(values.long()?),
         id::BLOCKED => Event::Blocked(values.short_text()?),
         id::UNBLOCKED => Event::Unblocked,
         id::CHANNEL_OPEN_OK => Event::ChannelOpen,

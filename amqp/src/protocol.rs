@@ -41,8 +41,6 @@ pub(super) mod id {
     pub(crate) const CHANNEL_CLOSE_OK: (u16, u16) = (20, 41);
     pub(crate) const DECLARE: (u16, u16) = (50, 10);
     pub(crate) const DECLARE_OK: (u16, u16) = (50, 11);
-    pub(crate) const PURGE: (u16, u16) = (50, 30);
-    pub(crate) const PURGE_OK: (u16, u16) = (50, 31);
     pub(crate) const QOS: (u16, u16) = (60, 10);
     pub(crate) const QOS_OK: (u16, u16) = (60, 11);
     pub(crate) const CONSUME: (u16, u16) = (60, 20);

@@ -386,9 +386,9 @@ fn random_bytes_never_panic() {
     }
 }
 
-/// A queue is counted, looked at and purged, and a message keeps its properties when it is published again.
+/// A queue is counted and looked at, and a message keeps its properties when it is published again.
 #[tokio::test]
-async fn queue_is_counted_looked_at_and_purged() {
+async fn queue_is_counted_and_looked_at() {
     let (mut connection, mut peer) = connected(Purpose::Publish).await;
     assert_eq!(peer.method().await.0, id::SELECT);
     connection.count("work");
@@ -439,9 +439,4 @@ async fn queue_is_counted_looked_at_and_purged() {
     let nothing = Arguments::default().short_text("");
     peer.send(&of_channel(id::GET_EMPTY, &nothing)).await;
     assert_eq!(connection.event().await, Event::GotNothing);
-    connection.purge("work");
-    assert_eq!(peer.method().await.0, id::PURGE);
-    peer.send(&of_channel(id::PURGE_OK, &Arguments::default().long(7)))
-        .await;
-    assert_eq!(connection.event().await, Event::Purged(7));
 }

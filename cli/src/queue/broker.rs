@@ -66,10 +66,6 @@ pub trait QueueClient {
     /// Sends a message; returns once the broker has stored it.
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure>;
 
-    /// Removes all messages that no consumer holds, and returns how many. `None`, and nothing removed, if the broker
-    /// cannot spare those that are held.
-    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure>;
-
     /// Lets the broker itself move all dead letters to `queue`; `None` if it has no such function, otherwise how many
     /// it moved.
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure>;

@@ -63,10 +63,8 @@ pub async fn purge<B: QueueClient>(
     count: u64,
 ) -> Result<Done, Failure> {
     let waiting = count_waiting(broker, dlq).await?;
-    let deletes_all = !dlq.shared && max.is_none() && waiting <= count;
-    if deletes_all && let Some(done) = broker.purge(&dlq.queue).await? {
-        return Ok(Done { done, others: 0 });
-    }
+    // One by one: to purge the queue would also delete what has arrived since it was counted, and on SQS what others
+    // hold.
     let action = DeadLetterAction::Delete;
     DeadLetterRun::new(broker, names, dlq, max, action)
         .process(waiting.min(count))

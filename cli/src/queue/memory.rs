@@ -17,10 +17,6 @@ pub struct Stored {
 
 /// A broker with queues by name.
 #[derive(Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a capability of a broker"
-)]
 pub struct Memory {
     pub queues: BTreeMap<String, VecDeque<Stored>>,
     pub consumers: u64,
@@ -31,8 +27,8 @@ pub struct Memory {
     pub reports: Option<usize>,
     /// Whether it moves dead letters itself.
     pub moves: bool,
-    /// Whether one call removes all messages that no consumer holds.
-    pub purges: bool,
+    /// A message that arrives in a queue right after that is counted.
+    pub arrives: Option<Stored>,
     /// Where a message that is sent arrives, in place of the actor's queue.
     pub delivers_to: Option<String>,
     /// Messages that others hold, if the broker reports them.
@@ -93,11 +89,17 @@ impl QueueClient for Memory {
             return Err(Failure::new("the connection was lost"));
         }
         let (consumers, processing) = (self.consumers, self.processing);
-        Ok(self.queues.get(queue).map(|it| Size {
+        let size = self.queues.get(queue).map(|it| Size {
             waiting: it.len() as u64,
             processing,
             consumers: Some(consumers),
-        }))
+        });
+        if size.is_some()
+            && let Some(message) = self.arrives.take()
+        {
+            self.queue(queue).push_back(message);
+        }
+        Ok(size)
     }
 
     async fn take(&mut self, queue: &str, count: usize) -> Result<Vec<Delivery<Stored>>, Failure> {
@@ -157,14 +159,6 @@ impl QueueClient for Memory {
             ..Stored::default()
         });
         Ok(())
-    }
-
-    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
-        if !self.purges {
-            return Ok(None);
-        }
-        let all = std::mem::take(self.queue(queue));
-        Ok(Some(all.len() as u64))
     }
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {

@@ -209,14 +209,6 @@ impl QueueClient for RabbitMq {
         self.confirmed(queue).await
     }
 
-    async fn purge(&mut self, queue: &str) -> Result<Option<u64>, Failure> {
-        self.connection.purge(queue);
-        match self.answer().await? {
-            Event::Purged(count) => Ok(Some(count.into())),
-            event => Err(unexpected(event, queue)),
-        }
-    }
-
     async fn move_all(&mut self, _: &str, _: &str) -> Result<Option<u64>, Failure> {
         Ok(None)
     }

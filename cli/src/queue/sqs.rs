@@ -227,11 +227,6 @@ impl QueueClient for Sqs {
         sent.map(drop).map_err(|error| failure(queue, &error))
     }
 
-    /// `PurgeQueue` also deletes what consumers hold, and what arrives in the next minute.
-    async fn purge(&mut self, _: &str) -> Result<Option<u64>, Failure> {
-        Ok(None)
-    }
-
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
         let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
         let request = self.client.start_message_move_task();
