@@ -1,6 +1,7 @@
 //! `pause`, `resume`, `roll`, `retain` and `unbind`: one annotation or field each, or the deletion of the actor. What
 //! is written is shown first.
 
+mod delete;
 mod plan;
 mod queues;
 
@@ -79,8 +80,11 @@ async fn carry_out(
     if !dry_run && !consent.yes && !confirmed("Write this?").await {
         return Err(refused("written"));
     }
-    for step in &steps {
-        write(cluster, name, actor, step, dry_run).await?;
+    let mut expected = actor.clone();
+    for (done, step) in steps.iter().enumerate() {
+        let result = write(cluster, name, &mut expected, step, dry_run).await;
+        let before = if dry_run { &[] } else { &shown[..done] };
+        result.map_err(|why| with_written(&why, before))?;
     }
     let suffix = if dry_run { " (server dry run)" } else { "" };
     let text = format.write(&written, || format!("{object} {}{suffix}\n", action.done()))?;
@@ -99,20 +103,31 @@ struct Written<'a> {
     changes: &'a [Step],
 }
 
+/// Says what has been written before a failure.
+fn with_written(why: &Failure, before: &[String]) -> Failure {
+    if before.is_empty() {
+        return why.clone();
+    }
+    Failure::new(format!("{why}; written before that: {}", before.join("; ")))
+}
+
+/// Writes a step. `expected` is the actor as the user has seen it, with the steps before.
 async fn write(
     cluster: &Cluster,
     name: &str,
-    actor: &Value,
+    expected: &mut Value,
     step: &Step,
     dry_run: bool,
 ) -> Result<(), Failure> {
-    let kind = resource::<AsyncActor>();
     match step {
-        Step::Set { patch, .. } => cluster.patch(&kind, name, patch, dry_run).await?,
-        Step::Delete => {
-            let uid = actor["metadata"]["uid"].as_str().unwrap_or_default();
-            cluster.delete(&kind, name, uid, dry_run).await?;
+        Step::Set { patch, .. } => {
+            let kind = resource::<AsyncActor>();
+            cluster.patch(&kind, name, patch, dry_run).await?;
+            if !dry_run {
+                delete::merge(expected, patch);
+            }
+            Ok(())
         }
+        Step::Delete => delete::delete(cluster, name, expected, dry_run).await,
     }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams,
-    PostParams, Resource,
+    PostParams, Preconditions, Resource,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
@@ -267,22 +267,19 @@ impl Cluster {
             .map_err(|error| self.failure("patch", kind, namespace, error))
     }
 
-    /// Deletes an object with this UID.
+    /// Deletes an object if it has this UID and this version.
     pub async fn delete(
         &self,
         kind: &ApiResource,
         name: &str,
-        uid: &str,
+        preconditions: Preconditions,
         dry_run: bool,
     ) -> Result<(), ApiFailure> {
         let params = DeleteParams {
             dry_run,
             ..DeleteParams::default()
         };
-        let params = params.preconditions(kube::api::Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        });
+        let params = params.preconditions(preconditions);
         let namespace = Some(&*self.namespace);
         let deleted = self.api(kind, namespace).delete(name, &params).await;
         deleted
