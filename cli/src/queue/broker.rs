@@ -26,6 +26,29 @@ pub struct Delivery<H> {
     pub body: Bytes,
 }
 
+/// Why a message is not known to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// The broker has not stored it.
+    Refused(Failure),
+    /// The broker has not answered after it was sent, and may have stored it.
+    Unconfirmed(Failure),
+}
+
+impl From<Failure> for SendFailure {
+    fn from(why: Failure) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl From<SendFailure> for Failure {
+    fn from(failure: SendFailure) -> Self {
+        match failure {
+            SendFailure::Refused(why) | SendFailure::Unconfirmed(why) => why,
+        }
+    }
+}
+
 /// A broker. If the program ends, the broker gives back what it holds.
 pub trait QueueClient {
     /// Identifies a delivery.
@@ -64,7 +87,7 @@ pub trait QueueClient {
     ) -> Result<(), Failure>;
 
     /// Sends a message; returns once the broker has stored it.
-    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure>;
+    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure>;
 
     /// Lets the broker itself move all dead letters to `queue`; `None` if it has no such function, otherwise how many
     /// it moved.

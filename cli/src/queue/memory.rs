@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, Size};
+use super::broker::{Delivery, QueueClient, SendFailure, Size};
 use crate::answer::Failure;
 
 /// A message of a queue.
@@ -17,6 +17,10 @@ pub struct Stored {
 
 /// A broker with queues by name.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a capability of a broker"
+)]
 pub struct Memory {
     pub queues: BTreeMap<String, VecDeque<Stored>>,
     pub consumers: u64,
@@ -35,6 +39,8 @@ pub struct Memory {
     pub processing: Option<u64>,
     /// Whether the connection breaks once a message is removed.
     pub is_lost_after_removals: bool,
+    /// Whether the connection breaks once a message is sent, before it is confirmed.
+    pub is_lost_after_sends: bool,
     is_lost: bool,
     held: Vec<(String, Stored)>,
 }
@@ -146,7 +152,7 @@ impl QueueClient for Memory {
         Ok(())
     }
 
-    async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), Failure> {
+    async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), SendFailure> {
         if let Some(accepts) = &mut self.accepts {
             *accepts = accepts
                 .checked_sub(1)
@@ -158,6 +164,12 @@ impl QueueClient for Memory {
             body,
             ..Stored::default()
         });
+        self.is_lost = self.is_lost_after_sends;
+        if self.is_lost {
+            return Err(SendFailure::Unconfirmed(Failure::new(
+                "the connection was lost",
+            )));
+        }
         Ok(())
     }
 

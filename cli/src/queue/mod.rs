@@ -226,7 +226,7 @@ async fn consent(
     Err(refused("deleted"))
 }
 
-/// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end.
+/// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end, or may not be stored.
 ///
 /// # Errors
 /// If the payload is not JSON, or the broker cannot be reached.
@@ -261,7 +261,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     sent.message.iter_mut().for_each(|it| it.prepare(format));
     let text = format.write(&sent, || render::sent(&sent, terminal_width()))?;
     let mut notes = access.notes;
-    if sent.outcome == SendOutcome::NotSeen {
+    if matches!(sent.outcome, SendOutcome::NotSeen | SendOutcome::Unknown) {
         notes.extend(sent.notes);
     }
     Ok(Report::new(text, sent.outcome.answer()).with_notes(notes))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_amqp::{Connection, Event, Login, OpenError, Properties, Purpose, Stream};
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, Size};
+use super::broker::{Delivery, QueueClient, SendFailure, Size};
 use crate::answer::Failure;
 
 /// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
@@ -109,23 +109,25 @@ impl RabbitMq {
         }
     }
 
-    async fn confirmed(&mut self, queue: &str) -> Result<(), Failure> {
+    async fn confirmed(&mut self, queue: &str) -> Result<(), SendFailure> {
         self.published += 1;
         let mut is_returned = false;
         loop {
-            match self.answer().await? {
+            // Without an answer, as after a lost connection, the broker may have stored it.
+            match self.answer().await.map_err(SendFailure::Unconfirmed)? {
                 Event::Returned { .. } => is_returned = true,
                 Event::Confirmed { number, stored, .. } if number >= self.published => {
                     return match stored {
-                        true if is_returned => Err(no_queue(queue)),
+                        true if is_returned => Err(no_queue(queue).into()),
                         true => Ok(()),
                         false => Err(Failure::new(format!(
                             "RabbitMQ rejects the message: queue {queue} is full or unavailable"
-                        ))),
+                        ))
+                        .into()),
                     };
                 }
                 Event::Confirmed { .. } => {}
-                event => return Err(unexpected(event, queue)),
+                event => return Err(unexpected(event, queue).into()),
             }
         }
     }
@@ -204,7 +206,7 @@ impl QueueClient for RabbitMq {
         Ok(())
     }
 
-    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), Failure> {
+    async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure> {
         self.connection.publish("", queue, id, body);
         self.confirmed(queue).await
     }
@@ -290,10 +292,29 @@ mod tests {
     #[tokio::test]
     async fn message_that_a_blocked_broker_does_not_confirm_may_still_be_stored() {
         let (mut broker, _far) = blocked(&[]).await;
-        let failed = broker.send("q", "1", Bytes::new()).await.unwrap_err();
+        let why = "RabbitMQ accepts no messages now: low; it may still store the last one";
         assert_eq!(
-            failed.to_string(),
-            "RabbitMQ accepts no messages now: low; it may still store the last one"
+            broker.send("q", "1", Bytes::new()).await,
+            Err(SendFailure::Unconfirmed(Failure::new(why)))
         );
+    }
+
+    #[tokio::test]
+    async fn message_whose_connection_is_lost_may_still_be_stored() {
+        let (mut broker, far) = blocked(&[]).await;
+        drop(far);
+        let failed = broker.send("q", "1", Bytes::new()).await;
+        assert!(
+            matches!(failed, Err(SendFailure::Unconfirmed(_))),
+            "{failed:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn message_that_the_broker_rejects_is_not_stored() {
+        let rejected = frame(1, (60, 120), &[0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        let (mut broker, _far) = blocked(&rejected).await;
+        let failed = broker.send("q", "1", Bytes::new()).await;
+        assert!(matches!(failed, Err(SendFailure::Refused(_))), "{failed:?}");
     }
 }

@@ -142,9 +142,14 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
 pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();
-    let mut parts = vec![format!("message {id} sent to {queue}")];
+    let first = if sent.outcome == SendOutcome::Unknown {
+        format!("message {id} may be in {queue}: the broker has not confirmed it")
+    } else {
+        format!("message {id} sent to {queue}")
+    };
+    let mut parts = vec![first];
     parts.extend(match sent.outcome {
-        SendOutcome::Sent => None,
+        SendOutcome::Sent | SendOutcome::Unknown => None,
         SendOutcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
         SendOutcome::Failed => Some(format!("failed: it is in {seen_in}")),
         SendOutcome::DeadLettered => Some(format!("dead-lettered: it is in {seen_in}")),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::access::Names;
-use super::broker::QueueClient;
+use super::broker::{QueueClient, SendFailure};
 use super::message::Envelope;
 use super::peek::{MessageRow, put_back};
 use crate::answer::{Answer, Failure};
@@ -25,6 +25,8 @@ pub enum SendOutcome {
     Failed,
     DeadLettered,
     NotSeen,
+    /// The broker may have stored it.
+    Unknown,
 }
 
 impl SendOutcome {
@@ -32,7 +34,7 @@ impl SendOutcome {
         match self {
             Self::Sent | Self::Succeeded => Answer::Fine,
             Self::Failed | Self::DeadLettered => Answer::Findings,
-            Self::NotSeen => Answer::Unknown,
+            Self::NotSeen | Self::Unknown => Answer::Unknown,
         }
     }
 }
@@ -73,7 +75,7 @@ pub struct Wait {
 /// Sends a message, and follows it.
 ///
 /// # Errors
-/// If the actor's queue does not exist, or the broker fails before it has stored the message.
+/// If the actor's queue does not exist, or the broker does not store the message.
 pub async fn send<B: QueueClient>(
     broker: &mut B,
     names: &Names,
@@ -85,7 +87,7 @@ pub async fn send<B: QueueClient>(
         Some(_) => ends(broker, names).await?,
         None => Vec::new(),
     };
-    broker.send(&names.queue, id, body).await?;
+    let stored = broker.send(&names.queue, id, body).await;
     let mut sent = Sent {
         id: id.to_owned(),
         queue: names.queue.clone(),
@@ -94,6 +96,17 @@ pub async fn send<B: QueueClient>(
         message: None,
         notes: Vec::new(),
     };
+    match stored {
+        Ok(()) => {}
+        // A script that sends it again would send it twice, and needs the id to find out.
+        Err(SendFailure::Unconfirmed(why)) => {
+            sent.outcome = SendOutcome::Unknown;
+            let note = format!("{why}; look for this id before you send the message again");
+            sent.notes.push(note);
+            return Ok(sent);
+        }
+        Err(SendFailure::Refused(why)) => return Err(why),
+    }
     if let Some(wait) = wait {
         let mut followed = follow(broker, &mut sent, &mut ends, wait).await;
         if followed.is_ok() && sent.outcome == SendOutcome::NotSeen {

@@ -16,7 +16,7 @@ use aws_sdk_sqs::types::{
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::broker::{Delivery, QueueClient, Size};
+use super::broker::{Delivery, QueueClient, SendFailure, Size};
 use crate::answer::Failure;
 
 /// Messages per receive call.
@@ -220,11 +220,18 @@ impl QueueClient for Sqs {
         deleted.map(drop).map_err(|error| failure(queue, &error))
     }
 
-    async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), Failure> {
+    async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), SendFailure> {
         let body = text(queue, &body)?;
         let request = self.client.send_message().queue_url(self.url(queue).await?);
         let sent = request.message_body(body).send().await;
-        sent.map(drop).map_err(|error| failure(queue, &error))
+        sent.map(drop).map_err(|error| {
+            let why = failure(queue, &error);
+            if may_be_done(&error) {
+                SendFailure::Unconfirmed(why)
+            } else {
+                SendFailure::Refused(why)
+            }
+        })
     }
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
@@ -275,6 +282,15 @@ fn text(queue: &str, body: &[u8]) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
+/// Whether a server may have carried out a failed request: it has not answered, or with an error of its own.
+fn may_be_done<E>(error: &SdkError<E>) -> bool {
+    match error {
+        SdkError::ConstructionFailure(_) => false,
+        SdkError::ServiceError(service) => service.raw().status().is_server_error(),
+        _ => true,
+    }
+}
+
 fn failure<E>(queue: &str, error: &SdkError<E>) -> Failure
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -296,7 +312,25 @@ where
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_sqs::config::http::HttpResponse;
+
     use super::*;
+
+    #[test]
+    fn message_may_be_stored_unless_the_server_refuses_it() {
+        let answered = |code: u16| {
+            let response = HttpResponse::new(code.try_into().unwrap(), "".into());
+            SdkError::service_error((), response)
+        };
+        for (error, expected) in [
+            (SdkError::construction_failure("no region"), false),
+            (answered(400), false),
+            (answered(503), true),
+            (SdkError::timeout_error("late"), true),
+        ] {
+            assert_eq!(may_be_done(&error), expected, "{error:?}");
+        }
+    }
 
     #[test]
     fn limit_of_receives_is_a_number_or_text() {

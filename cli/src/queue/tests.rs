@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use serde_json::json;
 
 use super::access::{DeadLetters, Names};
 use super::act;
@@ -11,7 +12,7 @@ use super::dlq::{Done, purge, redrive};
 use super::memory::{Memory, Stored};
 use super::message::compose;
 use super::peek::peek;
-use super::render::dead_letters;
+use super::render::{dead_letters, sent as sent_text};
 use super::send::{SendOutcome, Wait, send};
 use crate::answer::Answer;
 use crate::args::queue::DlqArgs;
@@ -344,6 +345,29 @@ async fn deletion_counts_only_once_the_broker_has_processed_it() {
     let failed = purge(&mut broker, &names(), &dlq(true), None, 1).await;
     let text = failed.unwrap_err().to_string();
     assert!(text.contains("done before that: 0"), "{text}");
+}
+
+#[tokio::test]
+async fn message_that_the_broker_did_not_confirm_keeps_its_id_and_may_be_stored() {
+    for wait in [false, true] {
+        let mut broker = Memory::with(&[("asya-embed", &[])]);
+        broker.is_lost_after_sends = true;
+        let found = sent(&mut broker, wait).await;
+        assert_eq!(found.outcome.answer(), Answer::Unknown);
+        assert_eq!(
+            found.notes,
+            ["the connection was lost; look for this id before you send the message again"]
+        );
+        assert_eq!(
+            sent_text(&found, None),
+            "message 1 may be in asya-embed: the broker has not confirmed it\n"
+        );
+        assert_eq!(
+            serde_json::to_value(&found).unwrap(),
+            json!({"id": "1", "queue": "asya-embed", "outcome": "unknown"})
+        );
+        assert_eq!(broker.bodies("asya-embed").len(), 1);
+    }
 }
 
 #[tokio::test]
