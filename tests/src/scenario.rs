@@ -353,20 +353,32 @@ impl Scenario {
         .await
     }
 
-    /// Waits for an Event with this reason in the namespace, and returns the messages.
+    /// Waits for an Event with this reason in the namespace.
     ///
     /// # Errors
     /// After the timeout.
-    pub async fn event(&self, reason: &str, timeout: Duration) -> Result<String> {
+    pub async fn event(&self, reason: &str, timeout: Duration) -> Result<()> {
+        self.event_with(reason, &[], timeout).await
+    }
+
+    /// Waits for an Event with this reason whose message contains all these texts. Others may have the same reason, and
+    /// Events follow what they are about.
+    ///
+    /// # Errors
+    /// After the timeout, with the messages of the Events with this reason.
+    pub async fn event_with(&self, reason: &str, texts: &[&str], timeout: Duration) -> Result<()> {
         let events = self.api::<Event>();
         let selector = format!("reason={reason}");
         let list = ListParams::default().fields(&selector);
-        eventually(format_args!("an Event {reason}"), timeout, async || {
+        let what = format!("an Event {reason} with {texts:?}");
+        eventually(what, timeout, async || {
             let found = events.list(&list).await?.items;
             let messages: Vec<String> = found.into_iter().filter_map(|it| it.message).collect();
-            let messages = messages.join(" ");
-            check(!messages.trim().is_empty(), "none")?;
-            Ok(messages)
+            let mut messages_with = messages.iter();
+            check(
+                messages_with.any(|message| texts.iter().all(|text| message.contains(text))),
+                format_args!("{messages:?}"),
+            )
         })
         .await
     }

@@ -186,16 +186,8 @@ async fn replacement_of_gpu_pods_is_announced() {
         })
         .await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
-        scenario.event("RollsGpuPods", ROLLED).await?;
-        let template = "jsonpath={.items[*].message}{.items[*].note}";
-        let selector = "--field-selector=reason=RollsGpuPods";
-        let told = ["get", "events", selector, "--output", template];
-        let told = scenario.kubectl(&told).await?;
-        assert!(
-            told.contains("2 pods of Deployment/web that use GPUs"),
-            "{told}"
-        );
-        Ok(())
+        let text = "2 pods of Deployment/web that use GPUs";
+        scenario.event_with("RollsGpuPods", &[text], ROLLED).await
     })
     .await;
 }
