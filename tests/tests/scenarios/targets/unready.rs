@@ -162,6 +162,29 @@ fn held() -> Result<Value> {
     Ok(held)
 }
 
+/// A `StatefulSet` whose new pods do not become ready until released, with these fields of its spec, and an actor that
+/// binds it.
+async fn bound_stateful_set<'a>(
+    scenario: &'a Scenario,
+    fields: &Value,
+    pods: usize,
+) -> Result<(HeldTarget<'a>, String)> {
+    let mut target = held()?;
+    target["kind"] = json!("StatefulSet");
+    target["spec"]["serviceName"] = json!("web");
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        target["spec"][field] = value.clone();
+    }
+    let target: StatefulSet = serde_json::from_value(target)?;
+    let sets = scenario.api::<StatefulSet>();
+    sets.create(&PostParams::default(), &target).await?;
+    let held = HeldTarget::new(scenario, "app=web");
+    held.ready(pods).await?;
+    let name = scenario.name("unready");
+    scenario.apply(&actor(&name, "StatefulSet")).await?;
+    Ok((held, name))
+}
+
 /// SAFE-11, SAFE-12
 #[tokio::test]
 async fn deployment_keeps_its_pods_while_no_replacement_becomes_ready() {
@@ -200,18 +223,10 @@ async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becom
 #[tokio::test]
 async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready() {
     Scenario::run("unready-set", async |scenario| {
-        let mut target = held()?;
-        target["kind"] = json!("StatefulSet");
-        target["spec"]["serviceName"] = json!("web");
-        target["spec"]["podManagementPolicy"] = json!("Parallel");
-        target["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
-        let target: StatefulSet = serde_json::from_value(target)?;
-        let sets = scenario.api::<StatefulSet>();
-        sets.create(&PostParams::default(), &target).await?;
-        let held = HeldTarget::new(scenario, "app=web");
-        held.ready(PODS).await?;
-        let name = scenario.name("unready");
-        scenario.apply(&actor(&name, "StatefulSet")).await?;
+        let fields = json!({
+            "podManagementPolicy": "Parallel", "updateStrategy": {"type": "OnDelete"},
+        });
+        let (held, name) = bound_stateful_set(scenario, &fields, PODS).await?;
         held.bound_and_unbound(&name).await
     })
     .await;
@@ -222,17 +237,9 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
 #[tokio::test]
 async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_any_other() {
     Scenario::run("unready-unbound", async |scenario| {
-        let mut target = held()?;
-        target["kind"] = json!("StatefulSet");
-        target["spec"]["serviceName"] = json!("web");
-        target["spec"]["podManagementPolicy"] = json!("Parallel");
-        let target: StatefulSet = serde_json::from_value(target)?;
+        let fields = json!({"podManagementPolicy": "Parallel"});
+        let (held, name) = bound_stateful_set(scenario, &fields, PODS).await?;
         let sets = scenario.api::<StatefulSet>();
-        sets.create(&PostParams::default(), &target).await?;
-        let held = HeldTarget::new(scenario, "app=web");
-        held.ready(PODS).await?;
-        let name = scenario.name("unready");
-        scenario.apply(&actor(&name, "StatefulSet")).await?;
         held.continues(true).await?;
         status_is(scenario, &name, "all are replaced", WAIT, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
@@ -279,17 +286,8 @@ async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_a
 #[tokio::test]
 async fn actor_whose_sidecar_breaks_the_only_pod_of_a_stateful_set_is_unbound() {
     Scenario::run("unready-ordered", async |scenario| {
-        let mut target = held()?;
-        target["kind"] = json!("StatefulSet");
-        target["spec"]["serviceName"] = json!("web");
-        target["spec"]["replicas"] = json!(1);
-        let target: StatefulSet = serde_json::from_value(target)?;
-        let sets = scenario.api::<StatefulSet>();
-        sets.create(&PostParams::default(), &target).await?;
-        let held = HeldTarget::new(scenario, "app=web");
-        held.ready(1).await?;
-        let name = scenario.name("unready");
-        scenario.apply(&actor(&name, "StatefulSet")).await?;
+        let fields = json!({"replicas": 1});
+        let (held, name) = bound_stateful_set(scenario, &fields, 1).await?;
         let only_pod = async |sidecar: bool| {
             eventually("it is replaced", WAIT, async || {
                 let pods = held.pods().await?;
