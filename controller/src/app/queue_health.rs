@@ -92,11 +92,51 @@ impl Operator {
             transport.name.clone(),
             CheckedQueue {
                 queue,
-                // Whether an actor with `DeleteIfEmpty` may be deleted depends on the message count in its status.
-                counts_often: actor.status_view.desired_replicas > 0
-                    || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty,
+                counts_often: counts_often(actor),
                 is_paused: actor.annotations.paused,
             },
         ))
+    }
+}
+
+/// Whether the messages of the actor's queue are counted beside the health check (QUE-20).
+fn counts_often(actor: &ActorRecord) -> bool {
+    let status = &actor.status_view;
+    // One that was scaled to zero must not keep the count from before its queue was empty.
+    let is_in_use = status.desired_replicas > 0 || status.reports_messages();
+    // Whether it may be deleted depends on the count in its status.
+    is_in_use || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::counts_often;
+    use crate::reconcile::tests::fixtures::{actor, observed};
+
+    /// QUE-20
+    #[test]
+    fn messages_are_counted_while_pods_or_reported_messages_exist() {
+        for (status, policy, expected) in [
+            (json!({}), "Delete", false),
+            (json!({"desiredReplicas": 1}), "Delete", true),
+            (
+                json!({"desiredReplicas": 0, "queuedMessages": 1}),
+                "Delete",
+                true,
+            ),
+            (json!({"processingMessages": 1}), "Delete", true),
+            (
+                json!({"queuedMessages": 0, "processingMessages": null}),
+                "Delete",
+                false,
+            ),
+            (json!({}), "DeleteIfEmpty", true),
+        ] {
+            let spec = json!({"transport": "mq", "queue": {"deletionPolicy": policy}});
+            let actor = observed(&actor(&json!({}), &spec, &status)).actor;
+            assert_eq!(counts_often(&actor), expected, "{status} {policy}");
+        }
     }
 }

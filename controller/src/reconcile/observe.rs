@@ -48,7 +48,7 @@ use super::model::observed::{
 use crate::broker::depths::ReportedDepth;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
-use crate::record::{ActorRecord, Controller, Key, PodRecord, ScaleTarget};
+use crate::record::{ActorRecord, Controller, Key, Metadata, PodRecord, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
 /// Observes one actor; returns `None` if it no longer exists.
@@ -97,7 +97,8 @@ impl Intent {
             desired,
             queue_name_taken,
         } = desired_unless_name_taken(context, &actor, &previous, &scaled_kinds);
-        let deletion = DeletionSettings::of(&actor);
+        let mut deletion = DeletionSettings::of(&actor);
+        deletion.orphans |= is_released(context, &actor, &previous);
         let queues = known_queues(context, &actor, &previous, desired.as_deref());
         let drain = drain::observe(context, &actor, &previous, &deletion, &queues, now).await?;
         Ok(Self {
@@ -264,6 +265,26 @@ fn scaling_query<'a>(intent: &'a Intent, binding: Option<&'a ObservedBinding>) -
     }
 }
 
+/// Whether the garbage collector has removed our owner reference from an object that we created, as it does after a
+/// deletion with propagation policy Orphan. This process may have missed the finalizer that says so (FW-23 (g)).
+fn is_released(context: &Context, actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+    if !actor.metadata.deleting {
+        return false;
+    }
+    let key = &actor.metadata.key;
+    let is_released = |object: &Metadata| {
+        let mut created = previous.inventory.iter();
+        object.controller.is_none() && created.any(|it| it.uid.as_deref() == Some(&*object.uid))
+    };
+    let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
+    let mut workloads = kinds
+        .iter()
+        .filter_map(|kind| context.workloads.cached(*kind, key));
+    let scaled_object = context.scaled_objects.store.get(key);
+    workloads.any(|it| is_released(&it.metadata))
+        || scaled_object.is_some_and(|it| is_released(&it.metadata))
+}
+
 fn reported_depth(context: &Context, intent: &Intent) -> ReportedDepth {
     let counted = intent.memory_updates.depths.last();
     let name_taken = intent.queue_name_taken.as_ref();
@@ -278,10 +299,11 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
         .scaled_objects
         .store
         .get(key)
-        .filter(|scaled_object| {
-            is_controlled_by(scaled_object.metadata.controller.as_ref(), actor)
-                && !finalizer_expired(scaled_object, now)
-        });
+        .filter(|it| is_controlled_by(it.metadata.controller.as_ref(), actor));
+    // KEDA has had its time to let go of one that is being deleted.
+    let is_scaled_by_us = our_scaled_object
+        .as_ref()
+        .is_some_and(|it| !finalizer_expired(it, now));
     let hpas = context.stores.hpas.of_actor(key);
     let scaled_objects = context.scaled_objects.store.of_actor(key);
     let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
@@ -293,7 +315,7 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
             hpas: &hpas,
             scaled_objects: &scaled_objects,
         };
-        our_scaled_object.is_some() || autoscalers.competing_autoscaler(&target).is_some()
+        is_scaled_by_us || autoscalers.competing_autoscaler(&target).is_some()
     };
     kinds.into_iter().filter(is_scaled).collect()
 }

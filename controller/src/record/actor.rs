@@ -68,6 +68,8 @@ impl PartialEq for ActorRecord {
 
 /// The garbage collector's finalizer: while an actor has it, its children are deleted first.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
+/// The garbage collector's own, of an object deleted with propagation policy Orphan.
+const ORPHAN: &str = "orphan";
 
 impl ActorRecord {
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
@@ -101,6 +103,10 @@ pub struct StatusView {
     pub retired_queues: Box<[StatusQueue]>,
     /// Desired number of pods.
     pub desired_replicas: i32,
+    /// Messages in its queue that wait, as last reported.
+    pub queued_messages: Option<i64>,
+    /// Messages in its queue that its pods process, as last reported.
+    pub processing_messages: Option<i64>,
     /// Since when deletion no longer waits until the queue is empty.
     pub queue_released_since: Option<Time>,
 }
@@ -124,25 +130,36 @@ pub struct MetricFields {
     pub undecodable: bool,
 }
 
-/// Spec fields that a deletion needs. Read from the raw spec, because a spec that does not decode may still say that
+/// What a deletion needs to know. Read from the raw spec, because a spec that does not decode may still say that
 /// its objects stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeletionFields {
-    /// Whether `spec.deletionPolicy` is `Orphan` (FW-23).
+    /// Whether `spec.deletionPolicy` or the propagation policy is `Orphan` (FW-23).
     pub orphans: bool,
     /// Termination grace period of the pods, in seconds, if the spec sets one.
     pub grace_seconds: Option<u32>,
 }
 
+impl StatusView {
+    /// Whether status reports messages in the queue.
+    pub fn reports_messages(&self) -> bool {
+        let counts = [self.queued_messages, self.processing_messages];
+        counts.into_iter().flatten().any(|count| count > 0)
+    }
+}
+
 impl DeletionFields {
-    fn of(spec: Option<&RawValue>) -> Self {
+    /// With what the finalizers say: the API server adds one for the propagation policy, which the garbage collector
+    /// removes.
+    fn of(spec: Option<&RawValue>, finalizers: &[Box<str>]) -> Self {
         let spec: Value = read(spec).unwrap_or_default();
+        let is_orphaning = finalizers.iter().any(|it| **it == *ORPHAN);
         let number = |pointer| {
             let number = spec.pointer(pointer).and_then(Value::as_u64);
             number.and_then(|number| u32::try_from(number).ok())
         };
         Self {
-            orphans: spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan"),
+            orphans: is_orphaning || spec["deletionPolicy"] == "Orphan",
             grace_seconds: number("/workload/template/spec/terminationGracePeriodSeconds")
                 .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0)),
         }
@@ -264,7 +281,7 @@ impl Record for ActorRecord {
         let transport = spec.as_ref().map(|spec| spec.transport.clone());
         let (kept, transport) = validate::kept_spec(raw.spec.clone(), transport);
         let deletion = match raw.metadata.deletion_timestamp {
-            Some(_) => DeletionFields::of(raw.spec.as_deref()),
+            Some(_) => DeletionFields::of(raw.spec.as_deref(), &raw.metadata.finalizers),
             None => DeletionFields::default(),
         };
         Self {

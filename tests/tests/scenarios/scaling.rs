@@ -368,39 +368,58 @@ async fn orphaned_children_keep_scaling() {
         let name = scenario.name("orphan");
         let mut actor = scaled_actor(&name);
         actor["spec"]["deletionPolicy"] = json!("Orphan");
-        scenario.apply(&actor).await?;
-        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
-        scenario.kubectl(&["delete", "asya", &name]).await?;
-        scenario.actor_gone(&name, SOON).await?;
-
-        let deployment = scenario.api::<Deployment>().get(&name).await?.metadata;
-        let scaled_object = of_keda(scenario, "ScaledObject").get(&name).await?;
-        let authentications = of_keda(scenario, "TriggerAuthentication");
-        let authentication = authentications.get(&format!("{name}-trigger-auth")).await?;
-        for left in [deployment, scaled_object.metadata, authentication.metadata] {
-            assert_eq!(left.owner_references, None, "{:?}", left.name);
-            assert_eq!(left.deletion_timestamp, None, "{:?}", left.name);
-        }
-        for name in ["asya-runtime", "asya-transport-rabbitmq"] {
-            let left = scenario.api::<ConfigMap>().get(name).await?.metadata;
-            let annotations = left.annotations.unwrap_or_default();
-            assert_eq!(
-                annotations.get("asya.sh/orphaned").map(String::as_str),
-                Some("true")
-            );
-        }
-        let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
-        assert!(rabbitmq.publish("", &queue, "one").await?, "no queue");
-        eventually("KEDA continues", SOON, async || {
-            let live = scenario.api::<Deployment>().get(&name).await?;
-            let replicas = live.spec.and_then(|spec| spec.replicas);
-            check(replicas == Some(1), format_args!("{replicas:?}"))
-        })
-        .await?;
-        rabbitmq.delete_queue(&queue).await?;
-        Ok(())
+        keep_scaling(scenario, &actor, "background").await
     })
     .await;
+}
+
+/// FW-23 (g): the garbage collector releases the objects itself.
+#[tokio::test]
+async fn children_keep_scaling_if_their_actor_is_deleted_with_propagation_policy_orphan() {
+    Scenario::run("cascade-orphan", async |scenario| {
+        let name = scenario.name("orphan");
+        keep_scaling(scenario, &scaled_actor(&name), "orphan").await
+    })
+    .await;
+}
+
+/// Deletes an actor whose children it orphans.
+async fn keep_scaling(scenario: &Scenario, actor: &Value, cascade: &str) -> Result<()> {
+    let name = actor["metadata"]["name"].as_str().unwrap_or_default();
+    scenario.apply(actor).await?;
+    told(scenario, name, "ScalingReady", "ScaledObjectReady").await?;
+    let cascade = format!("--cascade={cascade}");
+    scenario
+        .kubectl(&["delete", "asya", name, &cascade])
+        .await?;
+    scenario.actor_gone(name, SOON).await?;
+
+    let deployment = scenario.api::<Deployment>().get(name).await?.metadata;
+    let scaled_object = of_keda(scenario, "ScaledObject").get(name).await?;
+    let authentications = of_keda(scenario, "TriggerAuthentication");
+    let authentication = authentications.get(&format!("{name}-trigger-auth")).await?;
+    for left in [deployment, scaled_object.metadata, authentication.metadata] {
+        assert_eq!(left.owner_references, None, "{:?}", left.name);
+        assert_eq!(left.deletion_timestamp, None, "{:?}", left.name);
+    }
+    for shared in ["asya-runtime", "asya-transport-rabbitmq"] {
+        let left = scenario.api::<ConfigMap>().get(shared).await?.metadata;
+        let annotations = left.annotations.unwrap_or_default();
+        assert_eq!(
+            annotations.get("asya.sh/orphaned").map(String::as_str),
+            Some("true")
+        );
+    }
+    let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
+    assert!(rabbitmq.publish("", &queue, "one").await?, "no queue");
+    eventually("KEDA continues", SOON, async || {
+        let live = scenario.api::<Deployment>().get(name).await?;
+        let replicas = live.spec.and_then(|spec| spec.replicas);
+        check(replicas == Some(1), format_args!("{replicas:?}"))
+    })
+    .await?;
+    rabbitmq.delete_queue(&queue).await?;
+    Ok(())
 }
 
 /// WRK-6

@@ -141,7 +141,8 @@ async fn remove_shared(
     }
     shared::clean_up(context, actor, plan).await?;
     if plan.orphans {
-        let text = "deletionPolicy: Orphan keeps the queue and every object of this actor";
+        let text = "the queue and every object of this actor are kept, because it was deleted with deletionPolicy or \
+                    propagation policy Orphan";
         context.events.publish(actor, EventReason::Orphaned, text);
     }
     if let Some(kept) = &plan.kept_queues {

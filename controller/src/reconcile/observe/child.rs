@@ -16,7 +16,8 @@ use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 /// Whether to read a child from the API server if no watch shows it, since the watches select our labels. Not for an
 /// object that will be applied (`is_desired`): the apply itself fails if a foreign object has the name. Once that has
 /// happened (`child_name_taken`), a read costs less than another rejected apply. After a restart this is unknown
-/// (`None`), so an actor that was reconciled before reads once.
+/// (`None`), so an actor that was reconciled before reads once. So does one that the Go operator reconciled, whose
+/// objects lack our labels.
 pub fn must_bypass_cache(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -26,7 +27,7 @@ pub fn must_bypass_cache(
     !is_desired
         || actor.annotations.paused
         || is_reconcile_once_done(actor, previous)
-        || child_name_taken.unwrap_or(previous.mode.is_some())
+        || child_name_taken.unwrap_or(*previous != AsyncActorStatus::default())
 }
 
 /// Observes the object under the workload's name.
@@ -75,17 +76,19 @@ mod tests {
     use super::must_bypass_cache;
     use crate::reconcile::tests::fixtures::{actor, observed, spec};
 
-    /// SA-3, FW-21, FW-30
+    /// SA-3, FW-21, FW-30, QUE-4
     #[test]
     fn unwatched_child_is_read_only_if_no_apply_would_detect_it() {
         let new = json!({});
         let reconciled = json!({"readyGeneration": 2, "mode": "Standalone"});
+        let by_go_operator = json!({"status": "Running"});
         let plain = json!({});
         let paused = json!({"asya.sh/paused": "true"});
         let once = json!({"asya.sh/reconcile": "Once"});
         for (annotations, status, child_name_taken, is_desired, expected) in [
             (&plain, &new, None, true, false),
             (&plain, &reconciled, None, true, true),
+            (&plain, &by_go_operator, None, true, true),
             (&plain, &reconciled, Some(false), true, false),
             (&plain, &reconciled, Some(false), false, true),
             (&plain, &reconciled, Some(true), true, true),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, BindingRollout, RollAnnotation, WorkloadKind};
 use asya_shared::resolve::resolver;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
@@ -18,7 +19,7 @@ use super::actor_pods::split_pods;
 use super::children::{Children, ScalingQuery};
 use super::queue::{QueueResult, failed_check};
 use super::unbinding::{self, Ending};
-use super::{binding, desired_kind, drain, known_queues, scaled_kinds};
+use super::{Intent, binding, desired_kind, drain, known_queues, scaled_kinds};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
@@ -32,7 +33,9 @@ use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueu
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
 use crate::reconcile::remember_observed;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, record, spec};
-use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
+use crate::record::{
+    HpaRecord, Key, PodRecord, Projected, ScaledObjectRecord, TypedWorkload, UninjectedPodRecord,
+};
 
 /// QUE-10
 #[test]
@@ -208,6 +211,69 @@ async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
         scaled(),
         [WorkloadKind::Deployment, WorkloadKind::StatefulSet]
     );
+}
+
+/// WRK-3, FIN-2: KEDA does not let go of it while its operator is down, and `workload.replicas` applies all the same.
+#[tokio::test]
+async fn scaled_object_that_keda_does_not_let_go_of_scales_nothing_after_its_time() {
+    let context = context();
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let terminating = json!({
+        "metadata": {
+            "name": "a", "namespace": "ns", "uid": "ours", "resourceVersion": "7",
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["finalizer.keda.sh"],
+            "ownerReferences": [{
+                "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true,
+            }],
+        },
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}},
+    });
+    let terminating: Projected<ScaledObjectRecord> =
+        serde_json::from_str(&terminating.to_string()).unwrap();
+    context.scaled_objects.store.apply(&None, &terminating);
+    let scaled = |at: &str| scaled_kinds(&context, &observed.actor, at.parse().unwrap());
+    let both = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
+    assert_eq!(scaled("2026-01-01T00:00:29Z"), both);
+    assert_eq!(scaled("2026-01-01T00:00:30Z"), []);
+}
+
+/// FW-23 (g): the finalizer of the garbage collector was gone before this process saw it.
+#[tokio::test]
+async fn actor_whose_objects_were_released_is_deleted_as_an_orphaning_one() {
+    let inventory = json!({"inventory": [
+        {"group": "apps", "kind": "Deployment", "name": "a", "uid": "created", "phase": "Applied"},
+    ]});
+    let deleting = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["asya.sh/finalizer"],
+    });
+    let living = json!({});
+    let none = json!([]);
+    let owned = json!([{
+        "apiVersion": "example.com/v1", "kind": "Other", "name": "o", "uid": "o", "controller": true,
+    }]);
+    for (metadata, uid, owners, is_released) in [
+        (&deleting, "created", &none, true),
+        (&deleting, "created", &owned, false),
+        (&deleting, "another", &none, false),
+        (&living, "created", &none, false),
+    ] {
+        let context = context();
+        let observed = observed(&actor(metadata, &spec(&json!({})), &inventory));
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": uid, "resourceVersion": "7",
+                "labels": {"asya.sh/workload": "deployment"}, "ownerReferences": owners,
+            },
+            "spec": {"template": {}},
+        });
+        let object: Projected<TypedWorkload<Deployment>> =
+            serde_json::from_str(&object.to_string()).unwrap();
+        context.workloads.deployments.store.apply(&None, &object);
+        let intent = Intent::observe(&context, observed.actor, Timestamp::UNIX_EPOCH);
+        let orphans = intent.await.unwrap().deletion.orphans;
+        assert_eq!(orphans, is_released, "{metadata} {uid} {owners}");
+    }
 }
 
 fn bound_to_web() -> Observed {

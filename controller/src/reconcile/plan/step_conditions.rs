@@ -30,14 +30,13 @@ pub fn must_report_queue(queue: &QueueState, was_verified: bool) -> bool {
     is_new && !was_verified
 }
 
-/// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled (WRK-6).
+/// Whether to delete the workload of the previous kind: if scaling is on, the new one must already be scaled, unless
+/// nothing of ours scales either of them, as without KEDA (WRK-6).
 pub fn replaces_previous(kind: WorkloadKind, outcome: &StandaloneOutcome) -> bool {
-    let scaled = outcome.common.scaling.as_ref().is_none_or(|scaled| {
-        let target = scaled
-            .scaled_object
-            .as_ref()
-            .map(|existing| &*existing.target.kind);
-        scaled.fault.is_none() && target == Some(kind.name())
+    let scaling = outcome.common.scaling.as_ref();
+    let scaled = scaling.is_none_or(|scaled| match &scaled.scaled_object {
+        Some(existing) => *existing.target.kind == *kind.name(),
+        None => scaled.fault.is_some(),
     });
     outcome.workload.is_some() && scaled
 }
@@ -85,6 +84,7 @@ mod tests {
     };
     use crate::reconcile::plan::plan;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
+    use crate::scaling::tests::fixtures::scaled_object;
 
     /// QUE-4
     #[test]
@@ -172,11 +172,29 @@ mod tests {
             },
             ..StandaloneOutcome::default()
         };
-        let unscaled = || Some(Box::new(ScalingOutcome::default()));
+        let scaled = |kind: Option<&str>, fault: Option<Fault>| {
+            let target = |kind| json!({"spec": {"scaleTargetRef": {"name": "a", "kind": kind}}});
+            Some(Box::new(ScalingOutcome {
+                scaled_object: kind.map(|kind| scaled_object(&target(kind))),
+                fault,
+                ..ScalingOutcome::default()
+            }))
+        };
+        let fault = || Some(Fault::until_change(Reason::KedaNotInstalled, "text"));
         let replaces =
             |outcome: &StandaloneOutcome| replaces_previous(WorkloadKind::Deployment, outcome);
         assert!(!replaces(&outcome(None, None)));
         assert!(replaces(&outcome(new.clone(), None)), "scaling is off");
-        assert!(!replaces(&outcome(new, unscaled())));
+        for (kind, fault, expected) in [
+            (None, None, false),
+            (None, fault(), true),
+            (Some("StatefulSet"), None, false),
+            (Some("StatefulSet"), fault(), false),
+            (Some("Deployment"), None, true),
+            (Some("Deployment"), fault(), true),
+        ] {
+            let outcome = outcome(new.clone(), scaled(kind, fault.clone()));
+            assert_eq!(replaces(&outcome), expected, "{kind:?} {fault:?}");
+        }
     }
 }

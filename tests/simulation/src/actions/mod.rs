@@ -44,6 +44,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             merge_patch(&mut object["spec"], patch);
         }),
         Action::Delete(actor) => delete(world, &id(&resources::ACTORS, actor)),
+        Action::Orphan(actor) => orphan(world, &id(&resources::ACTORS, actor)),
         Action::Publish(actor, messages) => {
             if let Some(host) = host_of(world, actor)
                 && let Some(broker) = world.brokers.lock().get_mut(&host)
@@ -201,6 +202,23 @@ fn host_of(world: &World, actor: &Actor) -> Option<String> {
 
 fn delete(world: &World, id: &Id) {
     let _ = world.server.lock().store.delete(id, &Deletion::default());
+}
+
+/// A user deletes an actor with propagation policy Orphan, unless it is being deleted already.
+fn orphan(world: &World, id: &Id) {
+    let mut server = world.server.lock();
+    let Some(live) = server.store.get(id) else {
+        return;
+    };
+    let metadata = &live["metadata"];
+    if metadata["deletionTimestamp"].is_null() {
+        world.note_orphaned(id, metadata["uid"].as_str().unwrap_or_default());
+        let deletion = Deletion {
+            propagation: Some("Orphan".to_owned()),
+            ..Deletion::default()
+        };
+        let _ = server.store.delete(id, &deletion);
+    }
 }
 
 /// A user updates an object, if it exists.

@@ -20,6 +20,8 @@ pub enum Action {
     Update(Actor, Value),
     /// A user deletes an actor.
     Delete(Actor),
+    /// A user deletes an actor with propagation policy Orphan.
+    Orphan(Actor),
     /// Messages arrive in an actor's queue.
     Publish(Actor, u64),
     /// A user creates the target of an actor, with this many pods, unless it exists.
@@ -80,6 +82,7 @@ impl fmt::Display for Action {
             Self::Create(actor, spec) => write!(f, "a user creates {}: {spec}", name(actor)),
             Self::Update(actor, patch) => write!(f, "a user changes {}: {patch}", name(actor)),
             Self::Delete(actor) => write!(f, "a user deletes {}", name(actor)),
+            Self::Orphan(actor) => write!(f, "a user orphans the objects of {}", name(actor)),
             Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),
             Self::CreateTarget(actor, kind, replicas) => {
                 let name = name(actor);

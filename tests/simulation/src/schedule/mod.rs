@@ -140,7 +140,8 @@ fn action(random: &mut Rng, replicas: usize) -> Action {
     match random.u8(..24) {
         0..=1 => Action::Create(actor, spec(random)),
         2..=9 => Action::Update(actor, change(random)),
-        10..=12 => Action::Delete(actor),
+        10..=11 => Action::Delete(actor),
+        12 => Action::Orphan(actor),
         13..=14 => Action::Publish(actor, random.u64(1..5)),
         15..=16 => {
             let kinds = ["Deployment", "StatefulSet", "ScaledObject", "ConfigMap"];

@@ -98,7 +98,10 @@ impl World {
             let policy = &actor["spec"]["queue"]["deletionPolicy"];
             let policy = policy.as_str().unwrap_or("Delete");
             let keeps_messages = !is_deleting || policy != "Delete";
-            if !is_deleting && actor["spec"]["transport"] == host {
+            let uid = actor["metadata"]["uid"].as_str().unwrap_or_default();
+            if is_deleting && self.orphaned.lock().contains(uid) {
+                Some("which its user orphaned".to_owned())
+            } else if !is_deleting && actor["spec"]["transport"] == host {
                 Some("which its actor uses".to_owned())
             } else if policy == "Retain" {
                 Some("which its policy retains".to_owned())

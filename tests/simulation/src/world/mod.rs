@@ -87,6 +87,8 @@ pub struct World {
     workloads_seen: Mutex<Option<u64>>,
     /// Host and name of queues that an actor's policy keeps.
     kept: Mutex<BTreeSet<(String, String)>>,
+    /// UIDs of actors that were deleted with propagation policy Orphan.
+    orphaned: Mutex<BTreeSet<String>>,
     /// Targets whose pods may keep the sidecar of an actor that is gone.
     sidecars_kept: Mutex<BTreeSet<Id>>,
 }
@@ -165,6 +167,7 @@ impl World {
             writes: Mutex::default(),
             workloads_seen: Mutex::default(),
             kept: Mutex::default(),
+            orphaned: Mutex::default(),
             sidecars_kept: Mutex::default(),
         }
     }
@@ -392,6 +395,20 @@ impl World {
         }
     }
 
+    /// The actor with this UID is deleted with propagation policy Orphan.
+    pub fn note_orphaned(&self, id: &Id, uid: &str) {
+        self.orphaned.lock().insert(uid.to_owned());
+        self.note_kept_queue(id);
+    }
+
+    fn note_kept_queue(&self, actor: &Id) {
+        let queue = format!("asya-{}", actor.name);
+        let hosts = BROKERS.iter().chain(&TRANSPORTS);
+        self.kept
+            .lock()
+            .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));
+    }
+
     /// A queue outlives its actor with policy Retain, and with pods that outlive it. With rollout `OnRestart` the
     /// sidecars then stay as well (BIND-43).
     fn note_kept_queues(&self, store: &Store) {
@@ -408,11 +425,7 @@ impl World {
                     .extend(targets.into_iter().chain(owned));
             }
             if retains || spec["deletionPolicy"] == "Orphan" {
-                let queue = format!("asya-{}", id.name);
-                let hosts = BROKERS.iter().chain(&TRANSPORTS);
-                self.kept
-                    .lock()
-                    .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));
+                self.note_kept_queue(id);
             }
         }
     }
