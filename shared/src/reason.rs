@@ -279,9 +279,11 @@ reasons! {
             None;
         RolloutWaiting:
             "Pods are not replaced yet: a PodDisruptionBudget allows none, `binding.maxRollouts` \
-             targets are being replaced already, the target's rollout is paused, or replaced pods \
-             came back without the sidecar because a replica of the webhook had not read the \
-             latest status of the actor.",
+             targets are being replaced already, the target's rollout is paused, not all of its \
+             pods are ready, its strategy Recreate would stop all of them at once, or replaced \
+             pods came back without the sidecar because a replica of the webhook had not read \
+             the latest status of the actor. ScalingReady has this reason while the autoscaler \
+             of KServe cannot be disabled, because that would replace the pods.",
             Some("See the message; a paused rollout has to be resumed. After reviews by a webhook \
                   that was behind, the rollout continues by itself within 30 s.");
         RolloutHalted:

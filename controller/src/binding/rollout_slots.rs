@@ -5,12 +5,17 @@
 //! share those of [`crate::cluster::rollouts`] (SAFE-36).
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::cluster::waiting_actors::WaitingActors;
 use crate::record::Key;
+
+/// Backoff after an eviction was refused, by the number of earlier refusals in a row (ROLL-4).
+const REFUSAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
 
 /// The slots of all targets.
 #[derive(Debug)]
@@ -24,9 +29,31 @@ pub struct RolloutSlots {
 struct Inner {
     /// Expiry of each slot by the actor that holds it, so that a stuck rollout does not block others.
     by_actor: HashMap<Key, Timestamp>,
-    /// Consecutive rejected evictions.
-    rejections: HashMap<Key, u32>,
+    /// The last eviction of each actor's target, if it was refused.
+    refusals: HashMap<Key, Refusals>,
     waiting: WaitingActors,
+}
+
+#[derive(Debug)]
+struct Refusals {
+    in_a_row: u32,
+    last: RefusedEviction,
+}
+
+/// An eviction that the API server refused, as a `PodDisruptionBudget` makes it do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedEviction {
+    /// What to report until it is requested again.
+    pub message: String,
+    pub retry_at: Timestamp,
+}
+
+impl RefusedEviction {
+    /// How long not to request it again; `None` if it may be.
+    pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
+        let left = Duration::try_from(self.retry_at.duration_since(now)).ok()?;
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 impl RolloutSlots {
@@ -43,6 +70,12 @@ impl RolloutSlots {
     pub fn can_acquire(&self, actor: &Key, now: Timestamp) -> bool {
         let holders = self.inner.lock().holders(now);
         holders.contains(actor) || self.is_free(&holders, actor)
+    }
+
+    /// Whether the actor holds a slot.
+    pub fn holds(&self, actor: &Key, now: Timestamp) -> bool {
+        let inner = self.inner.lock();
+        inner.by_actor.get(actor).is_some_and(|until| *until > now)
     }
 
     /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
@@ -89,25 +122,41 @@ impl RolloutSlots {
         holders.len() < self.max && in_namespace.count() < self.max_per_namespace
     }
 
-    /// Records a rejected eviction and releases the slot. Returns the number of consecutive rejections before it.
-    pub fn eviction_rejected(&self, actor: &Key) -> u32 {
+    /// Records a refused eviction and releases the slot. Returns how long to wait before the next request: longer, the
+    /// more were refused in a row.
+    pub fn eviction_refused(&self, actor: &Key, message: &str, now: Timestamp) -> Duration {
         let mut inner = self.inner.lock();
         inner.leave(actor);
-        let times = inner.rejections.entry(actor.clone()).or_default();
-        *times = times.saturating_add(1);
-        *times - 1
+        let earlier = inner.refusals.get(actor).map_or(0, |it| it.in_a_row);
+        let wait = REFUSAL_BACKOFF.after(earlier);
+        let refusals = Refusals {
+            in_a_row: earlier.saturating_add(1),
+            last: RefusedEviction {
+                message: message.to_owned(),
+                retry_at: now.checked_add(wait).unwrap_or(now),
+            },
+        };
+        inner.refusals.insert(actor.clone(), refusals);
+        wait
+    }
+
+    /// The last eviction, if it was refused and is not to be requested again yet.
+    pub fn refused_eviction(&self, actor: &Key, now: Timestamp) -> Option<RefusedEviction> {
+        let inner = self.inner.lock();
+        let last = &inner.refusals.get(actor)?.last;
+        last.time_left(now).map(|_| last.clone())
     }
 
     /// Records a successful eviction.
     pub fn eviction_accepted(&self, actor: &Key) {
-        self.inner.lock().rejections.remove(actor);
+        self.inner.lock().refusals.remove(actor);
     }
 
     /// Drops the actor's state once no pod of its target has to be replaced.
     pub fn forget(&self, actor: &Key) {
         let mut inner = self.inner.lock();
         inner.leave(actor);
-        inner.rejections.remove(actor);
+        inner.refusals.remove(actor);
     }
 }
 
@@ -149,19 +198,34 @@ mod tests {
         assert_eq!(available(10), [true, true], "the slot has expired");
         slots.acquire(&a, at(30));
         assert_eq!(available(20), [true, false]);
-        assert_eq!(slots.eviction_rejected(&a), 0);
+        slots.eviction_refused(&a, "budget", at(20));
         assert_eq!(available(20), [true, true], "released");
-        assert_eq!(
-            slots.eviction_rejected(&a),
-            1,
-            "rejections are still counted"
-        );
-        slots.eviction_accepted(&a);
-        assert_eq!(slots.eviction_rejected(&a), 0);
         slots.acquire(&a, at(30));
         slots.forget(&a);
         assert_eq!(available(20), [true, true]);
-        assert_eq!(slots.eviction_rejected(&a), 0);
+    }
+
+    /// ROLL-4 (c)
+    #[test]
+    fn refused_eviction_is_requested_again_after_longer_and_longer_delays() {
+        let slots = RolloutSlots::new(1);
+        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let refuse = |now| slots.eviction_refused(&a, "budget", at(now)).as_secs();
+        let message = |actor, now| slots.refused_eviction(actor, at(now)).map(|it| it.message);
+        assert_eq!(message(&a, 0), None);
+        assert_eq!(refuse(0), 10);
+        assert_eq!(message(&a, 9).as_deref(), Some("budget"));
+        assert_eq!(message(&b, 9), None);
+        assert_eq!(message(&a, 10), None, "due again");
+        assert_eq!(
+            [10, 30, 70, 150, 310, 610].map(refuse),
+            [20, 40, 80, 160, 300, 300]
+        );
+        for ends in [RolloutSlots::eviction_accepted, RolloutSlots::forget] {
+            ends(&slots, &a);
+            assert_eq!(message(&a, 610), None);
+            assert_eq!(refuse(610), 10, "counted anew");
+        }
     }
 
     /// ROLL-2 (e), SAFE-16

@@ -4,6 +4,7 @@ pub mod autoscaler_handoff;
 mod binding;
 pub mod child;
 pub mod contested_fields;
+mod controller_rollout;
 pub mod decision;
 pub mod deletion;
 pub mod drift;

@@ -28,6 +28,8 @@ pub struct UpdateStrategy {
     pub paused: bool,
     /// A rollout may reduce the number of ready pods.
     pub reduces_ready: bool,
+    /// A rollout stops all pods before it starts a replacement (a Deployment with strategy Recreate).
+    pub recreates: bool,
     /// The operator must evict its pods, because its own rollout would replace none of them, or all together (ROLL-6).
     pub needs_eviction: bool,
     /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
@@ -58,8 +60,9 @@ impl UpdateStrategy {
                 let max_unavailable = of_update("maxUnavailable");
                 strategy.rolling = unobserved || updated < replicas || total > updated;
                 strategy.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
-                // Its own rollout would delete all pods together; evictions replace them one by one (SAFE-14).
-                strategy.needs_eviction = text("/spec/strategy/type") == Some("Recreate");
+                strategy.recreates = text("/spec/strategy/type") == Some("Recreate");
+                // Evictions replace its pods one by one (SAFE-14).
+                strategy.needs_eviction = strategy.recreates;
                 strategy.reduces_ready =
                     strategy.needs_eviction || rounded_down(max_unavailable, replicas) >= 1;
                 if !strategy.needs_eviction {

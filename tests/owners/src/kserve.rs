@@ -136,7 +136,13 @@ fn wanted(service: &Value) -> Value {
     let annotations = without(&service["metadata"]["annotations"], |key| {
         DENIED.contains(&key)
     });
-    let not_of_pods = ["minReplicas", "maxReplicas", "annotations", "labels"];
+    let not_of_pods = [
+        "minReplicas",
+        "maxReplicas",
+        "annotations",
+        "labels",
+        "deploymentStrategy",
+    ];
     let pod = without(predictor, |key| not_of_pods.contains(&key));
     let metadata = json!({"labels": labels, "annotations": annotations});
     let mut deployment = json!({
@@ -148,6 +154,9 @@ fn wanted(service: &Value) -> Value {
     });
     deployment["metadata"]["name"] = json!(deployment_of(its_name));
     deployment["metadata"]["ownerReferences"] = controlled_by(INFERENCE_SERVICE, service);
+    if let Some(strategy) = predictor.get("deploymentStrategy") {
+        deployment["spec"]["strategy"] = strategy.clone();
+    }
     if class(service) == Some("none") {
         deployment["spec"]["replicas"] = least(predictor);
     }

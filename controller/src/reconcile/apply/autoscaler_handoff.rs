@@ -25,6 +25,10 @@ pub(super) async fn write_handoff(
     fields: &ContestedFields,
     outcome: &mut BindingOutcome,
 ) -> Result<(), Error> {
+    if let HandoffStep::Blocked(blocker) = &step {
+        outcome.contention.recheck_within(blocker.recheck_after());
+        return Ok(());
+    }
     let field = &fields.handoff;
     let written = match (step.change(), field.owner()) {
         (Some(change), Some(owner)) => write(context, namespace, owner, change, outcome).await?,
@@ -33,7 +37,7 @@ pub(super) async fn write_handoff(
     match (step, written) {
         // The body has no annotation that another manager could own but that of a rollout.
         (HandoffStep::Remove, FieldWrite::Conflict(_)) => Err(Error::Stale("an object")),
-        (HandoffStep::Remove, FieldWrite::Skipped | FieldWrite::Written) => Ok(()),
+        (HandoffStep::Remove | HandoffStep::Blocked(_), _) => Ok(()),
         (HandoffStep::Set(decision), written) => {
             contention::record(context, field, fields, decision, written, outcome).await
         }

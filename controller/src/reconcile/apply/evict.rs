@@ -2,6 +2,7 @@
 //!
 //! Decides here what happens to the rollout slot, because only the API server's response says whether the pod goes.
 
+use asya_process::clock;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
@@ -15,7 +16,6 @@ use crate::fault::{Conflict, Error, Fault, Reason, Requeue, StepError};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::target_pods::PodToReplace;
-use crate::reconcile::plan::evict::REFUSAL_BACKOFF;
 use crate::record::Key;
 
 /// Requests the eviction, if the availability that it was planned with still holds.
@@ -44,9 +44,9 @@ pub async fn evict(
         }
         Err(error) if Conflict::of(&error).is_some() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
-            let earlier = context.rollout_slots.eviction_rejected(key);
-            let wait = REFUSAL_BACKOFF.after(earlier);
             let text = format!("pod {} cannot be evicted yet: {}", pod.name, status.message);
+            let slots = &context.rollout_slots;
+            let wait = slots.eviction_refused(key, &text, clock::now());
             Ok(RolloutOutcome::waiting(
                 Reason::RolloutWaiting,
                 text,

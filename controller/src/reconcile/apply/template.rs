@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use asya_shared::names::manager;
+use asya_shared::resolve::ObjectRef;
 use serde_json::Value;
 use tracing::debug;
 
@@ -17,8 +18,9 @@ use super::foreign_fields::{give_up_template, minimal_body};
 use crate::binding::dry_run::{self, DryRunOutcome, ExpectedSidecar};
 use crate::cluster::foreign::{ApplyError, ForeignApply};
 use crate::context::Context;
-use crate::fault::{Error, Reason, Requeue};
+use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::outcome::TemplateOutcome;
+use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::template::write::{self, TemplateParams, probe_failed};
 use crate::reconcile::plan::template::{
     HANDOFF_RECHECK, HandoffProbe, TemplateStep, await_other_actor,
@@ -46,12 +48,10 @@ pub(super) async fn template(
             if let Some(wait) = handoff_wait(context, actor, &probe).await {
                 return Ok(await_other_actor(wait));
             }
-            give_up_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::GivenUp(None))
+            give_up(context, actor, &workload, None).await
         }
         (TemplateStep::GiveUp(workload, fault), _) => {
-            give_up_template(context, actor, &workload).await?;
-            Ok(TemplateOutcome::GivenUp(fault))
+            give_up(context, actor, &workload, fault).await
         }
         (TemplateStep::NotDesired, _) => Ok(TemplateOutcome::NotDesired),
         (TemplateStep::Unchanged, _) => Ok(TemplateOutcome::Unchanged),
@@ -65,6 +65,26 @@ pub(super) async fn template(
             Requeue::After(wait),
         )),
     }
+}
+
+/// Gives up our fields of the pod template, with this fault if the spec still desires them.
+async fn give_up(
+    context: &Context,
+    actor: &Key,
+    workload: &ObjectRef,
+    fault: Option<Fault>,
+) -> Result<TemplateOutcome, Error> {
+    let namespace = &actor.namespace;
+    let body = context
+        .bindings
+        .read_object(&context.client, namespace, workload);
+    let body = body.await.map_err(Error::Api)?;
+    let target_object = body.map(|body| TargetObject::from_body(workload, &body, None));
+    if let Some(blocked) = target_object.as_ref().and_then(write::blocked_change) {
+        return Ok(blocked);
+    }
+    give_up_template(context, actor, workload).await?;
+    Ok(TemplateOutcome::GivenUp(fault))
 }
 
 /// Dry-runs a pod of the workload, unless the schedule forbids it now. Returns how long to wait; `None` if new pods get

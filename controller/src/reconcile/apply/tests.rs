@@ -320,7 +320,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let case = format!("{progress:?} {rollout} {decision:?}");
-        let params = RolloutParams::new(&observed, &decision, Timestamp::now());
+        let params = RolloutParams::new(&observed, &decision, None, Timestamp::now());
         let outcome = rollout::roll_out(&context, &observed.actor, decision, params, None);
         outcome.await.unwrap();
         let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);

@@ -64,7 +64,8 @@ impl Availability {
     }
 }
 
-fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
+/// Whether a pod is one of those that are expected.
+pub fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
     let labels = pod.metadata.labels.as_ref();
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true));

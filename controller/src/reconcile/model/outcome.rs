@@ -325,7 +325,26 @@ pub struct ScalingOutcome {
     /// Why it does not match the spec.
     pub fault: Option<Fault>,
     /// What a binding's first `ScaledObject` waits for.
-    pub waits_for: Option<&'static str>,
+    pub waits_for: Option<ScalingWait>,
+}
+
+/// What a binding's first `ScaledObject` waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScalingWait {
+    /// Pods of the target are to have the sidecar (SAFE-20).
+    Sidecar(&'static str),
+    /// The owner's autoscaler cannot be disabled yet, because that replaces the pods (SO-5).
+    Handoff(String),
+}
+
+impl ScalingWait {
+    /// The reason and the message for condition `ScalingReady`.
+    pub fn describe(&self) -> (Reason, &str) {
+        match self {
+            Self::Sidecar(text) => (Reason::NotProven, text),
+            Self::Handoff(text) => (Reason::RolloutWaiting, text),
+        }
+    }
 }
 
 /// Queue state after a reconcile.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::availability::Availability;
 use super::target_pods::{PodToReplace, SidecarState, TargetPodCounts};
+use crate::binding::rollout_slots::RefusedEviction;
 
 /// Path of the annotations in a workload's pod template.
 pub const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
@@ -30,6 +31,8 @@ pub struct ObservedRollout {
     pub blocking_pdb: Option<String>,
     /// Whether this target has, or can get, a rollout slot.
     pub has_slot: bool,
+    /// The last eviction was refused, and is not to be requested again yet.
+    pub refused_eviction: Option<RefusedEviction>,
     /// Availability of the target's pods.
     pub availability: Availability,
     /// A pod of the target to dry-run; `None` if none can be constructed.
@@ -66,6 +69,8 @@ pub struct TargetObject {
     pub paused: bool,
     /// A rollout may reduce the number of ready pods.
     pub reduces_ready: bool,
+    /// A rollout stops all of its pods before it starts a replacement.
+    pub recreates: bool,
     /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
     pub needs_eviction: bool,
     /// Its pods request GPUs.
@@ -124,6 +129,7 @@ impl TargetObject {
             deletes_pod_first: strategy.deletes_pod_first,
             paused: strategy.paused,
             reduces_ready: strategy.reduces_ready,
+            recreates: strategy.recreates,
             needs_eviction: strategy.needs_eviction,
             ..Self::default()
         }
@@ -140,6 +146,11 @@ impl TargetObject {
             .desired_replicas
             .is_some_and(|desired| self.ready < desired);
         self.deletes_pod_first && !self.needs_eviction && is_incomplete && self.ready > 0
+    }
+
+    /// Whether a rollout by its controller would leave the target without a pod, although it has several (SAFE-14).
+    pub fn would_stop_all_pods(&self) -> bool {
+        self.recreates && self.desired_replicas.is_some_and(|desired| desired > 1)
     }
 
     /// The sidecar of the actor with this UID in its pod template, whoever put it there.
@@ -189,7 +200,7 @@ pub struct ObservedUnbinding {
     pub has_terminating: bool,
     /// The target is scaled to zero.
     pub scaled_to_zero: bool,
-    /// Availability of the target's pods; `None` if they are not needed or the target does not exist.
+    /// Availability of the target's pods; `None` if nothing that we do replaces them, or the target does not exist.
     pub availability: Option<Availability>,
     /// The target, unless it does not exist or cannot be resolved.
     pub target: Option<Box<Target>>,
@@ -205,6 +216,13 @@ pub struct ObservedUnbinding {
     pub limits: UnbindLimits,
 }
 
+impl ObservedUnbinding {
+    /// Whether the target has pods, with the sidecar or without.
+    pub fn has_target_pods(&self) -> bool {
+        !self.pods.is_empty() || self.availability.as_ref().is_some_and(|it| it.active > 0)
+    }
+}
+
 /// What limits how many pods unbinding replaces, besides the target's own availability.
 #[derive(Clone, Debug, Default)]
 pub struct UnbindLimits {
@@ -212,6 +230,8 @@ pub struct UnbindLimits {
     pub blocking_pdb: Option<String>,
     /// Whether this target has, or can get, a rollout slot.
     pub has_slot: bool,
+    /// The last eviction was refused, and is not to be requested again yet.
+    pub refused_eviction: Option<RefusedEviction>,
 }
 
 /// Why a target's pods cannot be determined.

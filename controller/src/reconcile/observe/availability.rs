@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 
 use asya_shared::resolve::{GroupKind, ObjectRef, Target};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::availability::{Availability, AvailabilitySource};
+use crate::reconcile::model::availability::{Availability, AvailabilitySource, belongs_to};
 use crate::reconcile::model::rollout::{TargetObject, ray_workers};
 use crate::record::Key;
 
@@ -18,6 +19,8 @@ pub(super) struct ListedPods {
     pub(super) availability: Availability,
     /// UIDs of those that are not terminating.
     pub(super) active: BTreeSet<Box<str>>,
+    /// One of those that are not terminating.
+    pub(super) example: Option<Pod>,
 }
 
 /// Lists the target's pods.
@@ -53,9 +56,13 @@ pub(super) async fn observe(
         }),
         ..Availability::of(&pods, &target.pods)
     };
+    let active = uids.map(Into::into).collect();
+    let is_active =
+        |pod: &&Pod| pod.metadata.deletion_timestamp.is_none() && belongs_to(pod, &target.pods);
     Ok(ListedPods {
         availability,
-        active: uids.map(Into::into).collect(),
+        active,
+        example: pods.iter().find(is_active).cloned(),
     })
 }
 

@@ -140,6 +140,7 @@ impl Observer<'_> {
                     rollout: self.bound.rollout,
                     injection_verified: is_injection_verified(self.bound, self.previous),
                     probe_due: probe.as_ref().is_some_and(ObservedProbe::is_due),
+                    scales: self.bound.scales,
                     resolved: &target,
                     pods,
                 };

@@ -1,5 +1,5 @@
 //! Observes what a rollout of a target's pods has to consider. Reads from the API server only if there are pods to
-//! replace or a dry run is due.
+//! replace, a dry run is due, or the autoscaler handoff changes.
 
 use asya_process::clock;
 use asya_shared::api::BindingRollout;
@@ -31,12 +31,14 @@ pub struct RolloutQuery<'a> {
     pub injection_verified: bool,
     /// Whether a dry run is due in any case.
     pub probe_due: bool,
+    /// Whether the queue should scale the target.
+    pub scales: bool,
     pub resolved: &'a Resolved,
     /// The target's pods.
     pub pods: &'a TargetPods,
 }
 
-/// Reads the rollout state if pods need replacing or a dry run is due.
+/// Reads the rollout state if anything depends on it.
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
@@ -46,6 +48,7 @@ pub(super) async fn observe(
     let key = &actor.metadata.key;
     let rollout = ObservedRollout {
         has_slot: context.rollout_slots.can_acquire(key, clock::now()),
+        refused_eviction: context.rollout_slots.refused_eviction(key, clock::now()),
         pod_counts: counted,
         ..ObservedRollout::default()
     };
@@ -55,7 +58,15 @@ pub(super) async fn observe(
         !counted.outdated.is_empty() || (roll_now && !counted.all_outdated.is_empty());
     let replaces_pods = needs_replacement && (roll_now || query.rollout == BindingRollout::Always);
     let needs_verification = counted.pods.matched == 0 && !query.injection_verified;
-    if !replaces_pods && !needs_verification && !query.probe_due {
+    let changes_handoff = query
+        .resolved
+        .target
+        .scale
+        .handoff()
+        .is_some_and(|handoff| {
+            handoff.is_set != query.scales || context.rollout_slots.holds(key, clock::now())
+        });
+    if !replaces_pods && !needs_verification && !query.probe_due && !changes_handoff {
         return Ok(rollout);
     }
     read_state(context, actor, query, rollout).await
@@ -172,13 +183,9 @@ async fn running_pod(
 pub(super) async fn blocking_pdb_of(
     context: &Context,
     key: &Key,
-    pod: &str,
+    pod: &Pod,
 ) -> Result<Option<String>, Error> {
-    let pod = read_pod(context, key, pod).await?;
-    match pod {
-        Some(pod) => blocking_pdb(context, key, &pod).await,
-        None => Ok(None),
-    }
+    blocking_pdb(context, key, &json!(pod)).await
 }
 
 async fn read_pod(context: &Context, key: &Key, name: &str) -> Result<Option<Value>, Error> {

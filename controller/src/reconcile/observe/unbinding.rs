@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
 
-use super::availability;
+use super::availability::{self, ListedPods};
 use super::rollout::{blocking_pdb_of, read_target_objects};
 use super::target_faults::forbidden_fault;
 use crate::binding::deleted::DeletedBinding;
@@ -177,11 +177,19 @@ impl ObservedUnbinding {
         for target_object in &mut self.objects {
             target_object.in_template = owns_template && target_object.object == target.workload;
         }
-        self.read_availability(context, key, &target).await?;
-        self.limits.has_slot = context.rollout_slots.can_acquire(key, clock::now());
+        let slots = &context.rollout_slots;
+        self.limits.has_slot = slots.can_acquire(key, clock::now());
+        self.limits.refused_eviction = slots.refused_eviction(key, clock::now());
+        // Giving up our fields replaces pods without the sidecar, too.
+        let uid = &*actor.metadata.uid;
         let has_annotation = self.objects.iter().any(TargetObject::has_annotation);
-        if let Some(pod) = self.pods.first().filter(|_| has_annotation) {
-            self.limits.blocking_pdb = blocking_pdb_of(context, key, &pod.name).await?;
+        let has_fields =
+            has_annotation || self.objects.iter().any(|it| it.has_template_fields_of(uid));
+        if has_fields || !self.pods.is_empty() {
+            let listed = self.read_availability(context, key, &target).await?;
+            if let Some(pod) = listed.example.filter(|_| has_annotation) {
+                self.limits.blocking_pdb = blocking_pdb_of(context, key, &pod).await?;
+            }
         }
         if context.bindings.older_binding(key).is_none() {
             self.roll = Some(target.roll.clone());
@@ -204,18 +212,16 @@ impl ObservedUnbinding {
             || self.unresolved.is_some()
     }
 
-    /// Reads the availability of the target's pods if some of them may be evicted.
+    /// Reads the availability of the target's pods.
     async fn read_availability(
         &mut self,
         context: &Context,
         key: &Key,
         target: &Target,
-    ) -> Result<(), Error> {
-        if !self.pods.is_empty() {
-            let read = availability::observe(context, key, target, &self.objects).await?;
-            self.availability = Some(read.availability);
-        }
-        Ok(())
+    ) -> Result<ListedPods, Error> {
+        let listed = availability::observe(context, key, target, &self.objects).await?;
+        self.availability = Some(listed.availability.clone());
+        Ok(listed)
     }
 
     /// Finds what is undone even if the sidecars stay: the number of replicas, and the annotation that names the actor

@@ -2,20 +2,25 @@
 //! the target (SO-5). Setting it restarts the pods.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::AutoscalerHandoff;
 use k8s_openapi::jiff::Timestamp;
 
-use super::rollout::inputs::{RolloutAction, RolloutDecision};
+use super::controller_rollout::{exceeds_budget, loses_ready_pod, stops_all_pods};
+use super::rollout::inputs::{RECHECK_INTERVAL, RolloutAction, RolloutDecision};
+use super::rollout::params::{SlotChange, new_slot};
 use super::scaling::ScalingTeardown;
 use super::steps::ScalingStep;
+use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{HandoffChange, RolloutOutcome};
+use crate::reconcile::model::outcome::{AWAITS_SLOT, HandoffChange, RolloutOutcome, ScalingWait};
+use crate::reconcile::model::rollout::ObservedRollout;
 use crate::record::HpaRecord;
 
 /// The step for the handoff annotation.
@@ -24,6 +29,35 @@ pub enum HandoffStep {
     /// It should be set, as far as contention allows.
     Set(FieldDecision),
     Remove,
+    /// It should be set or removed, which makes the owner replace the pods, but not now.
+    Blocked(HandoffBlocker),
+}
+
+/// Why the annotation is not written by itself now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HandoffBlocker {
+    /// The maximum number of targets is being rolled out (SAFE-15).
+    NoSlot,
+    /// The target's pods must not be replaced now, for this reason.
+    Rollout(String),
+}
+
+impl HandoffBlocker {
+    /// What to report.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::NoSlot => AWAITS_SLOT,
+            Self::Rollout(text) => text,
+        }
+    }
+
+    /// When to check again: no watch reports what it waits for.
+    pub fn recheck_after(&self) -> Duration {
+        match self {
+            Self::NoSlot => FALLBACK_REQUEUE,
+            Self::Rollout(_) => RECHECK_INTERVAL,
+        }
+    }
 }
 
 impl HandoffStep {
@@ -31,7 +65,7 @@ impl HandoffStep {
     pub fn change(&self) -> Option<HandoffChange> {
         match self {
             Self::Set(FieldDecision::Write) => Some(HandoffChange::Set),
-            Self::Set(_) => None,
+            Self::Set(_) | Self::Blocked(_) => None,
             Self::Remove => Some(HandoffChange::Remove),
         }
     }
@@ -62,8 +96,78 @@ pub(super) fn handoff_of(observed: &Observed) -> Option<&AutoscalerHandoff> {
     observed.resolved()?.target.scale.handoff()
 }
 
-/// Decides, and sets a fault in `scaling` if the annotation was reverted and must not be written for now.
+/// Plans the annotation. Sets in `scaling` what it waits for, or a fault if the annotation was reverted and must not be
+/// written for now.
 pub(super) fn plan_handoff(
+    observed: &Observed,
+    history: Option<&ContentionHistory<'_>>,
+    mut scaling: Option<&mut ScalingStep>,
+    rollout: Option<&RolloutDecision>,
+    now: Timestamp,
+) -> Option<HandoffStep> {
+    let step = decide(observed, history, scaling.as_deref_mut(), rollout, now)?;
+    let by_itself = step.change().is_some() && rollout == Some(&RolloutDecision::NotNeeded);
+    let Some(blocker) = observed.rollout().filter(|_| by_itself).and_then(blocker) else {
+        return Some(step);
+    };
+    if let Some(ScalingStep::Enabled(plan)) = scaling {
+        plan.waits_for = Some(ScalingWait::Handoff(blocker.text().to_owned()));
+    }
+    Some(HandoffStep::Blocked(blocker))
+}
+
+/// Why the owner must not be made to replace the target's pods now, where no rollout does so (ROLL-2, SAFE-13 to
+/// SAFE-15).
+fn blocker(rollout: &ObservedRollout) -> Option<HandoffBlocker> {
+    let ObservedRollout {
+        availability,
+        objects,
+        ..
+    } = rollout;
+    if availability.active == 0 {
+        return None;
+    }
+    let budget = rollout.blocking_pdb.as_deref();
+    let text = is_replacing_pods(rollout)
+        .then(|| "the target's pods are being replaced; waiting until that has finished".to_owned())
+        .or_else(|| stops_all_pods(objects))
+        .or_else(|| loses_ready_pod(objects))
+        .or_else(|| exceeds_budget(objects, budget));
+    match text {
+        Some(text) => Some(HandoffBlocker::Rollout(text)),
+        None => (!rollout.has_slot).then_some(HandoffBlocker::NoSlot),
+    }
+}
+
+fn is_replacing_pods(rollout: &ObservedRollout) -> bool {
+    rollout.availability.has_terminating || rollout.objects.iter().any(|it| it.rolling)
+}
+
+/// The change to the actor's slot where no rollout is due: the annotation needs one until the owner has replaced the
+/// pods (SAFE-15).
+pub(super) fn slot_change(
+    observed: &Observed,
+    step: Option<&HandoffStep>,
+    now: Timestamp,
+) -> Option<SlotChange> {
+    let rollout = observed.rollout();
+    match step {
+        Some(HandoffStep::Blocked(HandoffBlocker::NoSlot)) => Some(SlotChange::Wait),
+        Some(step) if step.change().is_some() => {
+            let has_pods = rollout.is_some_and(|it| it.availability.active > 0);
+            has_pods.then(|| new_slot(observed, now))
+        }
+        Some(HandoffStep::Set(FieldDecision::Keep)) => {
+            let is_replacing = rollout.is_some_and(is_replacing_pods);
+            let handoff = handoff_of(observed);
+            let is_underway = handoff.is_some_and(|it| !it.is_propagated || is_replacing);
+            (!is_underway).then_some(SlotChange::ReleaseAndReset)
+        }
+        _ => Some(SlotChange::ReleaseAndReset),
+    }
+}
+
+fn decide(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
     scaling: Option<&mut ScalingStep>,

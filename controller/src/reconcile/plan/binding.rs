@@ -36,24 +36,24 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
     let leaves_objects_alone = is_reconcile_once_done(&observed.actor, &observed.previous);
     let history = observed.contention_history();
     let history = history.as_ref();
-    let rollout = plan_rollout(observed, history, now).map(|decision| PlannedRollout {
-        params: RolloutParams::new(observed, &decision, now),
-        decision,
-    });
+    let rollout = plan_rollout(observed, history, now);
     let probe = plan_probe(observed);
     let (target, rollout, retired) = if leaves_objects_alone {
-        let rollout = rollout.filter(|it| !it.decision.replaces_pods());
+        let rollout = rollout.filter(|decision| !decision.replaces_pods());
         (TargetSteps::default(), rollout, RetiredCheck::default())
     } else {
         let scaling = scaling.as_mut();
-        let decision = rollout.as_ref().map(|it| &it.decision);
-        let target = plan_target_steps(observed, history, scaling, decision, &probe, now);
+        let target = plan_target_steps(observed, history, scaling, rollout.as_ref(), &probe, now);
         (target, rollout, retired::plan_check(observed))
     };
+    let rollout = rollout.map(|decision| PlannedRollout {
+        params: RolloutParams::new(observed, &decision, target.handoff.as_ref(), now),
+        decision,
+    });
     if let Some(scaled) = &mut initial.scaling {
         // The steps for the target may have added a fault.
         scaled.fault = scaling.as_ref().and_then(ScalingStep::fault);
-        scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
+        scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for).cloned();
     }
     Plan::Active(Box::new(ActivePlan {
         finalizers: plan_finalizers(observed),

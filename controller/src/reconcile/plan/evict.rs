@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use asya_shared::backoff::Backoff;
 use asya_shared::roll::next_to_evict;
 use k8s_openapi::jiff::Timestamp;
 
@@ -104,9 +103,6 @@ impl EvictionInputs<'_> {
         format!("{seconds} s (spec.timeout.progress)")
     }
 }
-
-/// Backoff after an eviction was refused, by the number of earlier refusals in a row (ROLL-4).
-pub const REFUSAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::actor_hash;
+use crate::reconcile::plan::controller_rollout::{exceeds_budget, loses_ready_pod};
 use crate::reconcile::plan::rollout::inputs::{
     AnnotationConflict, RolloutAction, RolloutDecision, RolloutInputs,
 };
@@ -92,6 +93,7 @@ pub(super) fn plan_rollout(
         workload_specs_hash: &rollout.workload_specs_hash,
         blocking_pdb: rollout.blocking_pdb.as_deref(),
         has_slot: rollout.has_slot,
+        refused_eviction: rollout.refused_eviction.as_ref(),
         previous: observed.previous.rollout.as_ref(),
         contention: &contention,
         injection_verified: observed.is_injection_verified(),
@@ -134,7 +136,22 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
     } else {
         check_conflict(inputs, previous).unwrap_or_else(|| annotate(inputs, previous, evictions))
     };
-    wait_for_webhook(inputs, previous, &decision).unwrap_or(decision)
+    wait_for_webhook(inputs, previous, &decision)
+        .or_else(|| wait_after_refusal(inputs, &decision))
+        .unwrap_or(decision)
+}
+
+/// Waits after an eviction that was refused, whatever happens to the pods meanwhile (ROLL-4 (c)).
+fn wait_after_refusal(
+    inputs: &RolloutInputs<'_>,
+    decision: &RolloutDecision,
+) -> Option<RolloutDecision> {
+    let evicts = matches!(decision, RolloutDecision::Act(RolloutAction::Evict(_)));
+    let refused = inputs.refused_eviction.filter(|_| evicts)?;
+    Some(RolloutDecision::Wait {
+        message: refused.message.clone(),
+        requeue_after: refused.time_left(inputs.now)?,
+    })
 }
 
 /// The decision if our annotation was reverted; `None` if the rollout may continue (CONF-2).
@@ -199,20 +216,14 @@ fn annotate(
     if evictions.preferred {
         return evictions.decision;
     }
-    if let Some(wait) = wait_for_ready(inputs) {
-        return wait;
+    if let Some(text) = loses_ready_pod(inputs.objects) {
+        return RolloutDecision::wait(text);
     }
     if let Some(halted) = halt_without_effect(inputs, previous) {
         return halted;
     }
-    if let Some(budget) = inputs
-        .blocking_pdb
-        .filter(|_| inputs.objects.iter().any(|it| it.reduces_ready))
-    {
-        return RolloutDecision::wait(format!(
-            "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its \
-             replacement is ready; waiting until the budget allows one"
-        ));
+    if let Some(text) = exceeds_budget(inputs.objects, inputs.blocking_pdb) {
+        return RolloutDecision::wait(text);
     }
     if !inputs.has_slot {
         return RolloutDecision::AwaitSlot;
@@ -254,15 +265,6 @@ fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> Strin
         None => desired.to_owned(),
         Some(last) => format!("{desired}-{}", last.saturating_add(1)),
     }
-}
-
-/// Waits if the controller would delete a ready pod while others are not ready (SAFE-13).
-fn wait_for_ready(inputs: &RolloutInputs<'_>) -> Option<RolloutDecision> {
-    let not_ready = inputs.objects.iter().find(|it| it.may_lose_ready_pod())?;
-    Some(RolloutDecision::wait(format!(
-        "{}: not all of its pods are ready, and a rollout would replace a ready one; waiting until all are ready",
-        not_ready.object
-    )))
 }
 
 impl RolloutInputs<'_> {

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{ChildStep, not_owned, plan_child};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
+use crate::reconcile::model::outcome::ScalingWait;
 use crate::record::{
     ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
@@ -47,7 +48,7 @@ pub struct ScalingPlan {
     /// Why the target cannot be scaled as desired.
     pub fault: Option<Fault>,
     /// What a binding's first `ScaledObject` waits for.
-    pub waits_for: Option<&'static str>,
+    pub waits_for: Option<ScalingWait>,
 }
 
 /// The steps when scaling is off or the actor is being deleted.

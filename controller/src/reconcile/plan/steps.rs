@@ -4,6 +4,7 @@ use asya_shared::resolve::ObjectRef;
 
 use crate::broker::ReadyQueue;
 use crate::fault::{Fault, Requeue};
+use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 
 /// Scales up an object that has no pods (SO-6).
@@ -90,9 +91,9 @@ impl ScalingStep {
     }
 
     /// What the first `ScaledObject` of a binding waits for.
-    pub fn waits_for(&self) -> Option<&'static str> {
+    pub fn waits_for(&self) -> Option<&ScalingWait> {
         match self {
-            Self::Enabled(plan) => plan.waits_for,
+            Self::Enabled(plan) => plan.waits_for.as_ref(),
             Self::Disabled(_) | Self::Blocked(..) => None,
         }
     }

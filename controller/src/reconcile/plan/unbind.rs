@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use self::inputs::LATE_EVICTION_INTERVAL;
 use self::one_by_one::{one_by_one, unready_first};
+use super::controller_rollout::{exceeds_budget, stops_all_pods};
 use super::rollout::params::{SlotChange, new_slot, slot_expiry};
 use crate::fault::Reason;
 use crate::reconcile::model::availability::Availability;
@@ -91,7 +92,7 @@ fn slot_change(
         UnbindStep::Blocked(_) | UnbindStep::Stalled(_) => Some(SlotChange::Release),
         UnbindStep::Evict(_) => Some(new_slot(observed, now)),
         UnbindStep::GiveUp | UnbindStep::ChangeValue => {
-            (!unbinding.pods.is_empty()).then(|| new_slot(observed, now))
+            unbinding.has_target_pods().then(|| new_slot(observed, now))
         }
         UnbindStep::InProgress => {
             let acted = last_action(observed)?.since.as_ref()?;
@@ -109,17 +110,30 @@ pub(super) fn last_action(observed: &Observed) -> Option<&RolloutStatus> {
 /// Decides the next step for an actor that is being deleted.
 pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     let step = next_step(inputs);
-    let waits = match &step {
-        UnbindStep::GiveUp | UnbindStep::ChangeValue => before_rollout(inputs),
-        UnbindStep::Evict(pod) if inputs.is_ready(pod) => inputs.await_slot(),
-        _ => None,
+    let step = match &step {
+        UnbindStep::GiveUp | UnbindStep::ChangeValue => before_rollout(inputs).unwrap_or(step),
+        UnbindStep::Evict(pod) if inputs.is_ready(pod) => inputs.await_slot().unwrap_or(step),
+        _ => step,
     };
-    waits.unwrap_or(step)
+    match step {
+        UnbindStep::Evict(_) | UnbindStep::EvictUnready(_) => {
+            inputs.after_refusal().unwrap_or(step)
+        }
+        step => step,
+    }
 }
 
-/// What comes before the controller of the target may begin to replace its pods (ROLL-2 (d), (e), SAFE-13).
+/// What comes before the controller of the target may begin to replace its pods, with the sidecar or without (ROLL-2
+/// (d), (e), SAFE-13, SAFE-14).
 fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
-    if inputs.pods.is_empty() || inputs.since_last_action.is_some() || !inputs.has_annotation() {
+    if !inputs.has_target_pods() || inputs.since_last_action.is_some() {
+        return None;
+    }
+    if let Some(text) = stops_all_pods(inputs.objects) {
+        return Some(UnbindStep::Blocked(text));
+    }
+    // Our fields of the pod template roll the pods as its owner would (BIND-50).
+    if !inputs.has_annotation() {
         return None;
     }
     if let Some(step) = unready_first(inputs) {
@@ -127,13 +141,9 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     }
     // Pods that are not ready may exhaust the budget themselves, and the sidecar may be the cause.
     let all_ready = inputs.availability.is_none_or(|it| it.unready.is_empty());
-    let reduces_ready = inputs.objects.iter().any(|it| it.reduces_ready);
     let budget = inputs.limits.blocking_pdb.as_deref();
-    if let Some(budget) = budget.filter(|_| all_ready && reduces_ready) {
-        let text = format!(
-            "PodDisruptionBudget {budget} allows no disruption, and a rollout may remove a pod before its replacement \
-             is ready; waiting until the budget allows one"
-        );
+    let budget = budget.filter(|_| all_ready);
+    if let Some(text) = exceeds_budget(inputs.objects, budget) {
         return Some(UnbindStep::Blocked(text));
     }
     inputs.await_slot()
@@ -197,10 +207,13 @@ fn with_unresolved_target(
     }
 }
 
-/// No pod of the target has the sidecar, so giving up our fields replaces none that has it.
+/// No pod of the target has the sidecar. Giving up our fields may replace its pods all the same.
 fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if inputs.must_give_up_fields() {
         return UnbindStep::GiveUp;
+    }
+    if inputs.is_rolling_for_us() {
+        return UnbindStep::InProgress;
     }
     // A pod started before the owner has updated its template would be replaced at once.
     if inputs.scaled_to_zero && inputs.owner_may_be_starting() {

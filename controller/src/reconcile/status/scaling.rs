@@ -59,9 +59,10 @@ pub(super) fn set_scaling<'a>(
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);
     let limit = observed.deadlines.hpa_metrics;
-    let own = scaling.map(|scaling| match (&scaling.fault, scaling.waits_for) {
-        (None, Some(text)) => {
-            ConditionValue::new(ConditionStatus::Unknown, Reason::NotProven, text).into()
+    let own = scaling.map(|scaling| match (&scaling.fault, &scaling.waits_for) {
+        (None, Some(wait)) => {
+            let (reason, text) = wait.describe();
+            ConditionValue::new(ConditionStatus::Unknown, reason, text).into()
         }
         (fault, _) => scaling_ready(fault.as_ref(), scaled_object, hpa, limit, scaled_at, now),
     });

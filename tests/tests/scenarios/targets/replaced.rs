@@ -227,3 +227,54 @@ async fn autoscaler_class_of_a_user_is_kept() {
     })
     .await;
 }
+
+/// SO-5, SAFE-14: KServe rolls its Deployment for the autoscaler class, with strategy Recreate all pods at once.
+#[tokio::test]
+async fn kserve_autoscaler_is_left_alone_while_disabling_it_would_stop_all_pods() {
+    Scenario::run("recreated-iris", async |scenario| {
+        let mut target = inference_service("iris", &json!({}));
+        target["spec"]["predictor"]["deploymentStrategy"] = json!({"type": "Recreate"});
+        let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+        let made = (INFERENCE_SERVICE, &target);
+        let (owner, name) = bind_as(scenario, Kserve, made, &json!({"scaling": scaling})).await?;
+        let client = owner.client();
+        let class = async || -> Result<Value> {
+            let live = client.get(INFERENCE_SERVICE, "iris").await?;
+            Ok(live.unwrap_or_default()["metadata"]["annotations"][AUTOSCALER_CLASS].clone())
+        };
+        let status = status_is(scenario, &name, "its pods are replaced", REPLACED, |status| {
+            all_injected(status)
+                && condition(status, "ScalingReady") == ("Unknown", "RolloutWaiting")
+        })
+        .await?;
+        let told = status["conditions"].to_string();
+        assert!(
+            told.contains("Deployment/iris-predictor: its strategy Recreate would stop all of its pods at once"),
+            "{told}"
+        );
+        assert_eq!(class().await?, Value::Null);
+        assert_eq!(owner.changes(Kind::DEPLOYMENT), 1, "made, and not changed");
+
+        let one = r#"{"spec": {"predictor": {"minReplicas": 1}}}"#;
+        scenario
+            .kubectl(&["patch", INFERENCE_SERVICE.plural, "iris", "--type=merge", "-p", one])
+            .await?;
+        scenario
+            .kubectl(&["scale", "deployment", &of_kserve("iris"), "--replicas=1"])
+            .await?;
+        status_is(scenario, &name, "the queue scales it", REPLACED, |status| {
+            all_injected(status)
+                && condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
+        })
+        .await?;
+        assert_eq!(class().await?, "external");
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, REPLACED).await?;
+        assert_eq!(class().await?, Value::Null);
+        assert_eq!(with_sidecar(client, true).await?, [""; 0]);
+        Ok(())
+    })
+    .await;
+}

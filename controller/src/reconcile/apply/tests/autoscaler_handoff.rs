@@ -4,8 +4,8 @@ use super::*;
 use crate::reconcile::apply::autoscaler_handoff::write_handoff;
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::outcome::BindingOutcome;
-use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::autoscaler_handoff::tests::handed_off;
+use crate::reconcile::plan::autoscaler_handoff::{HandoffBlocker, HandoffStep};
 use crate::reconcile::status;
 
 const OWNER: &str = "/apis/serving.kserve.io/v1beta1/namespaces/ns/inferenceservices/iris";
@@ -78,4 +78,24 @@ async fn conflict_over_the_handoff_annotation_names_the_field_and_its_manager() 
     }
     let entry = &report.status.conflicts[0];
     assert_eq!((&*entry.part, &*entry.state), ("Autoscaler", "Waiting"));
+}
+
+/// SO-5: it is planned anew once the pods may be replaced.
+#[tokio::test]
+async fn handoff_that_has_to_wait_writes_nothing_and_is_checked_again() {
+    let context = context_with(|_| None);
+    let observed = handed_off(false, &json!({}));
+    let plan = plan(&observed, Timestamp::now()).active().binding();
+    let mut outcome = BindingOutcome {
+        rollout: RolloutOutcome::NotNeeded,
+        ..BindingOutcome::default()
+    };
+    let step = HandoffStep::Blocked(HandoffBlocker::Rollout("the budget".to_owned()));
+    let namespace = &observed.key().namespace;
+    write_handoff(&context, namespace, step, &plan.contested, &mut outcome)
+        .await
+        .unwrap();
+    assert_eq!(outcome.contention.handoff, None);
+    let recheck = outcome.contention.recheck_after;
+    assert_eq!(recheck, Some(Duration::from_secs(10)));
 }

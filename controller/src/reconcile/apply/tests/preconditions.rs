@@ -1,5 +1,6 @@
 //! Every write names what it was based on, so that it fails where that has changed.
 
+use asya_process::clock;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -62,14 +63,16 @@ async fn orphaned_object_loses_only_our_owner_reference_and_only_if_none_has_cha
 async fn accepted_eviction_resets_the_backoff_of_rejected_ones() {
     let (context, _) = recording_context(json!({"kind": "Status", "status": "Success"}));
     let key = Key::new("ns", "a");
-    let first = context.rollout_slots.eviction_rejected(&key);
-    assert_ne!(context.rollout_slots.eviction_rejected(&key), first);
+    let slots = &context.rollout_slots;
+    let refuse = || slots.eviction_refused(&key, "budget", clock::now());
+    let first = refuse();
+    assert_ne!(refuse(), first);
     assert!(
         evict::evict(&context, &key, &pod("web-1"), &just_read(1))
             .await
             .is_ok()
     );
-    assert_eq!(context.rollout_slots.eviction_rejected(&key), first);
+    assert_eq!(refuse(), first);
 }
 
 /// ROLL-4

@@ -150,7 +150,10 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
     let ListedPods {
         availability,
         active,
+        example,
     } = observed.unwrap();
     assert_eq!((availability.active, availability.unready.len()), (1, 0));
     assert_eq!(active.len(), 1);
+    let example = example.and_then(|it| it.metadata.name);
+    assert_eq!(example.as_deref(), Some("runs"));
 }

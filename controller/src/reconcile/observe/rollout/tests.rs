@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use asya_process::clock;
 use asya_shared::api::BindingRollout;
-use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
+use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Related, Resolution, Scale, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, Te
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
-use crate::record::Key;
+use crate::record::{ActorRecord, Key};
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -70,6 +70,9 @@ fn rollout_state_is_read_from_the_workload() {
     let recreate = json!({"strategy": {"type": "Recreate"}});
     let recreate = target_object(&deployment(&recreate, &none));
     assert!(recreate.reduces_ready && recreate.needs_eviction && !stable.needs_eviction);
+    assert!(recreate.recreates && recreate.would_stop_all_pods() && !stable.recreates);
+    let single = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
+    assert!(!target_object(&deployment(&single, &none)).would_stop_all_pods());
     assert_eq!(
         (
             stable.desired_replicas,
@@ -82,6 +85,7 @@ fn rollout_state_is_read_from_the_workload() {
     let mut set = deployment(&json!({"updateStrategy": {"type": "OnDelete"}}), &none);
     set["kind"] = json!("StatefulSet");
     assert!(target_object(&set).needs_eviction && target_object(&set).deletes_pod_first);
+    assert!(!target_object(&set).recreates);
     assert_eq!(target_object(&set).desired_replicas, Some(4));
     set["spec"]["updateStrategy"] =
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
@@ -159,23 +163,8 @@ async fn observed_rollout() -> ObservedRollout {
 }
 
 async fn observed_rollout_in(context: &Context) -> ObservedRollout {
-    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
-    let resource = ApiResource::from_gvk(&kind);
-    context.bindings.kinds.serve("apps", "Deployment", resource);
-    let web = deployment(&json!({}), &json!({}));
-    let row = resolver("apps", "Deployment");
-    let Resolution::Found(target) = row.resolve(&web, &Related::default()) else {
-        panic!()
-    };
-    let resolved = Resolved {
-        target: *target,
-        replicas: Some(4),
-        spec_hash: "spec".into(),
-        owned_template_fields: None,
-    };
-    let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let spec = json!({"transport": "mq", "workloadRef": binds_to});
-    let actor = observed(&actor(&json!({}), &spec, &verified_status())).actor;
+    let resolved = served_target(context);
+    let actor = bound_actor();
     let outdated = ["stays", "gone"].map(|uid| PodToReplace {
         uid: uid.into(),
         ..PodToReplace::default()
@@ -189,10 +178,94 @@ async fn observed_rollout_in(context: &Context) -> ObservedRollout {
         rollout: BindingRollout::Always,
         injection_verified: true,
         probe_due: false,
+        scales: false,
         resolved: &resolved,
         pods: &TargetPods::default(),
     };
     observe(context, &actor, query, counted).await.unwrap()
+}
+
+/// Deployment `web`, of a kind that the API server serves.
+fn served_target(context: &Context) -> Resolved {
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk(&kind);
+    context.bindings.kinds.serve("apps", "Deployment", resource);
+    let web = deployment(&json!({}), &json!({}));
+    let row = resolver("apps", "Deployment");
+    let Resolution::Found(target) = row.resolve(&web, &Related::default()) else {
+        panic!()
+    };
+    Resolved {
+        target: *target,
+        replicas: Some(4),
+        spec_hash: "spec".into(),
+        owned_template_fields: None,
+    }
+}
+
+/// Actor `ns/a`, which binds `web`.
+fn bound_actor() -> ActorRecord {
+    let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"transport": "mq", "workloadRef": binds_to});
+    let observed = observed(&actor(&json!({}), &spec, &verified_status()));
+    ActorRecord::clone(&observed.actor)
+}
+
+/// SO-5, SAFE-15: the pods that the owner replaces for the handoff are observed, and only for that.
+#[tokio::test]
+async fn target_without_a_due_rollout_is_read_only_while_its_handoff_changes() {
+    for (is_set, scales, holds_slot, is_read) in [
+        (Some(false), true, false, true),
+        (Some(true), false, false, true),
+        (Some(true), true, false, false),
+        (Some(false), false, false, false),
+        (Some(true), true, true, true),
+        (None, true, true, false),
+    ] {
+        let context = context_with(served);
+        let mut resolved = served_target(&context);
+        if let Some(is_set) = is_set {
+            let workload = resolved.target.workload.clone();
+            let handoff = AutoscalerHandoff {
+                owner: workload.clone(),
+                is_set,
+                is_propagated: true,
+            };
+            resolved.target.scale = Scale::HandedOff(workload, handoff);
+        }
+        let actor = bound_actor();
+        if holds_slot {
+            let until = clock::now() + Duration::from_mins(5);
+            context.rollout_slots.acquire(&actor.metadata.key, until);
+        }
+        let query = RolloutQuery {
+            rollout: BindingRollout::Always,
+            injection_verified: true,
+            probe_due: false,
+            scales,
+            resolved: &resolved,
+            pods: &TargetPods::default(),
+        };
+        let counted = TargetPodCounts::default();
+        let rollout = observe(&context, &actor, query, counted).await.unwrap();
+        let row = format!("{is_set:?} {scales} {holds_slot}");
+        assert_eq!(!rollout.objects.is_empty(), is_read, "{row}");
+    }
+}
+
+/// ROLL-4 (c)
+#[tokio::test]
+async fn refused_eviction_is_observed_until_it_may_be_requested_again() {
+    let context = context_with(served);
+    assert_eq!(observed_rollout_in(&context).await.refused_eviction, None);
+    let actor = Key::new("ns", "a");
+    let slots = &context.rollout_slots;
+    slots.eviction_refused(&actor, "budget", clock::now());
+    let refused = observed_rollout_in(&context)
+        .await
+        .refused_eviction
+        .unwrap();
+    assert_eq!(refused.message, "budget");
 }
 
 /// ROLL-2, SAFE-15

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asya_process::clock;
 use asya_shared::api::{BindingRollout, WorkloadKind};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -150,11 +151,16 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     assert!(text.contains("pod loose"), "{text}");
 }
 
-/// A Deployment that we annotated, its pod with the sidecar, and a budget that allows no disruption of it.
+/// A Deployment that we annotated, its pod, and a budget that allows no disruption of it.
 fn rolled_by_annotation(request: &str) -> Option<(u16, Value)> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "web-1", "namespace": "ns", "uid": "web-1", "labels": {"app": "web"}},
+        "metadata": {
+            "name": "web-1-a", "namespace": "ns", "uid": "web-1-a",
+            "labels": {"app": "web", "pod-template-hash": "1"}, "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": true,
+            }],
+        },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     });
     let template =
@@ -173,7 +179,6 @@ fn rolled_by_annotation(request: &str) -> Option<(u16, Value)> {
             "spec": {"replicas": 1, "selector": selector, "template": template},
         }),
         "/api/v1/namespaces/ns/pods" => list(json!([pod])),
-        "/api/v1/namespaces/ns/pods/web-1" => pod,
         "/apis/policy/v1/namespaces/ns/poddisruptionbudgets" => list(json!([budget])),
         _ => return None,
     };
@@ -188,32 +193,25 @@ async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
     let kinds = &context.bindings.kinds;
     kinds.serve("apps", "Deployment", ApiResource::from_gvk(&deployment));
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
-    let owner = json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": true,
-    });
-    let pod = json!({
-        "metadata": {
-            "name": "web-1", "namespace": "ns", "uid": "web-1", "resourceVersion": "1",
-            "labels": {"asya.sh/asya": "a", "app": "web"}, "ownerReferences": [owner],
-            "annotations": {"asya.sh/injected-by": "actor-uid"},
-        },
-        "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
-    });
-    let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-    labelled_pods.apply(&None, &pod);
     labelled_pods.init_done(&None);
     let actor = bound_to_web().actor;
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
-    let limits = async || {
+    let observe = async || {
         let rollout = BindingRollout::Always;
         let unbinding = unbinding::observe(&context, &actor, Ending::default(), rollout, &[]).await;
-        unbinding.unwrap().unwrap().limits
+        unbinding.unwrap().unwrap()
     };
-    let free = limits().await;
-    assert!(free.has_slot);
-    assert_eq!(free.blocking_pdb.as_deref(), Some("models"));
-    context
-        .rollout_slots
-        .acquire(&Key::new("ns", "other"), Timestamp::MAX);
-    assert!(!limits().await.has_slot, "another target has the only one");
+    // Pods of the annotated template restart as well, if they have no sidecar.
+    let free = observe().await;
+    assert!(free.pods.is_empty() && free.has_target_pods());
+    assert!(free.limits.has_slot);
+    assert_eq!(free.limits.blocking_pdb.as_deref(), Some("models"));
+    assert_eq!(free.limits.refused_eviction, None);
+    let slots = &context.rollout_slots;
+    slots.eviction_refused(&actor.metadata.key, "budget", clock::now());
+    slots.acquire(&Key::new("ns", "other"), Timestamp::MAX);
+    let limits = observe().await.limits;
+    assert!(!limits.has_slot, "another target has the only one");
+    let refused = limits.refused_eviction.unwrap();
+    assert_eq!(refused.message, "budget");
 }

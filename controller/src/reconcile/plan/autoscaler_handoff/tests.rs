@@ -1,3 +1,5 @@
+mod limits;
+
 use std::time::Duration;
 
 use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Related, Resolution, Scale, resolver};
@@ -9,7 +11,7 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome};
+use crate::reconcile::model::outcome::{ReplacementMethod, RolloutOutcome, ScalingWait};
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::probe::plan_probe;
 use crate::reconcile::plan::rollout::inputs::{RolloutAction, RolloutDecision};
@@ -57,7 +59,7 @@ fn scaled(fault: Option<Fault>) -> ScalingStep {
 fn unverified() -> ScalingStep {
     match scaled(None) {
         ScalingStep::Enabled(plan) => ScalingStep::Enabled(ScalingPlan {
-            waits_for: Some("the sidecar"),
+            waits_for: Some(ScalingWait::Sidecar("the sidecar")),
             ..plan
         }),
         other => other,

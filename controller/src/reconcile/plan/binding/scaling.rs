@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::Reason;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::plan::autoscaler_handoff::{evaluate, handoff_of};
 use crate::reconcile::plan::scaling::{ScalingInputs, plan_removal, plan_scaling};
 use crate::reconcile::plan::scaling_start;
@@ -40,7 +41,9 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
         scaled_objects: &keda.scaled_objects,
         inventory: &observed.previous.inventory,
     });
-    plan.waits_for = blocked_by.filter(|_| plan.fault.is_none());
+    plan.waits_for = blocked_by
+        .filter(|_| plan.fault.is_none())
+        .map(ScalingWait::Sidecar);
     Some(ScalingStep::Enabled(plan))
 }
 

@@ -8,6 +8,7 @@ use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::target_pods::TargetPods;
@@ -108,11 +109,10 @@ fn first_scaled_object_waits_until_pods_have_the_sidecar() {
     };
     let plan = enabled(&serving());
     assert_eq!((plan.scaled_object, plan.fault), (ChildStep::Wait, None));
-    assert!(
-        plan.waits_for
-            .unwrap()
-            .contains("a Ready pod of the target has the sidecar")
-    );
+    let Some(ScalingWait::Sidecar(text)) = plan.waits_for else {
+        panic!("{:?}", plan.waits_for);
+    };
+    assert!(text.contains("a Ready pod of the target has the sidecar"));
 
     let mut unverified = scaling(Ok(target()));
     unverified.previous.injection = None;

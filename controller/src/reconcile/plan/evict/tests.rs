@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{EvictionInputs, REFUSAL_BACKOFF};
+use super::EvictionInputs;
 use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::target_pods::PodToReplace;
 
@@ -178,14 +178,4 @@ fn unready_pod_is_evicted_first() {
         ..Row::default()
     };
     assert_eq!(none.next(), None);
-}
-
-/// ROLL-4 (c)
-#[test]
-fn rejected_evictions_are_retried_after_ten_seconds_doubled_up_to_five_minutes() {
-    let waits: Vec<_> = (0..7)
-        .map(|times| REFUSAL_BACKOFF.after(times).as_secs())
-        .collect();
-    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
-    assert_eq!(REFUSAL_BACKOFF.after(u32::MAX), Duration::from_mins(5));
 }

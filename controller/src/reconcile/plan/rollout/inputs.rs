@@ -6,13 +6,14 @@ use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::binding::rollout_slots::RefusedEviction;
 use crate::reconcile::contention::ContentionState;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::PodToReplace;
 
 /// Requeue delay for what a rollout waits for and no watch reports, such as a disruption budget.
-const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`super::decide`].
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct RolloutInputs<'a> {
     pub blocking_pdb: Option<&'a str>,
     /// Whether another target may be rolled.
     pub has_slot: bool,
+    /// The last eviction was refused, and is not to be requested again yet.
+    pub refused_eviction: Option<&'a RefusedEviction>,
     /// The rollout so far, from status.
     pub previous: Option<&'a RolloutStatus>,
     /// Contention state of the annotation.

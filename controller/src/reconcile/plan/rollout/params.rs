@@ -11,6 +11,7 @@ use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
+use crate::reconcile::plan::autoscaler_handoff::{self, HandoffStep};
 use crate::telemetry::events::{EventReason, NewEvent};
 
 /// A target that makes no progress for this long no longer blocks others (SAFE-15).
@@ -53,7 +54,13 @@ pub enum SlotChange {
 }
 
 impl RolloutParams {
-    pub fn new(observed: &Observed, decision: &RolloutDecision, now: Timestamp) -> Self {
+    /// Parameters for this decision, and for the handoff annotation that is written by itself if none is due.
+    pub fn new(
+        observed: &Observed,
+        decision: &RolloutDecision,
+        handoff_step: Option<&HandoffStep>,
+        now: Timestamp,
+    ) -> Self {
         let target = observed.resolved().map(|it| &it.target);
         let handoff = target.and_then(|it| it.scale.handoff());
         Self {
@@ -70,7 +77,12 @@ impl RolloutParams {
                 .rollout()
                 .map(|rollout| rollout.availability.clone())
                 .unwrap_or_default(),
-            slot: slot_change(observed, decision, now),
+            slot: match decision {
+                RolloutDecision::NotNeeded => {
+                    autoscaler_handoff::slot_change(observed, handoff_step, now)
+                }
+                _ => slot_change(observed, decision, now),
+            },
             event: event(observed, decision),
         }
     }
@@ -104,7 +116,7 @@ fn slot_change(
 
 /// The slot of a write that is made now.
 pub(in crate::reconcile::plan) fn new_slot(observed: &Observed, now: Timestamp) -> SlotChange {
-    let until = now.checked_add(slot_time(observed));
+    let until = now.checked_add(slot_time(observed.progress_limit()));
     SlotChange::Acquire(until.unwrap_or(Timestamp::MAX))
 }
 
@@ -115,12 +127,14 @@ pub(in crate::reconcile::plan) fn slot_expiry(
     written: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let until = written.checked_add(slot_time(observed)).ok()?;
+    let until = written
+        .checked_add(slot_time(observed.progress_limit()))
+        .ok()?;
     (until > now).then_some(until)
 }
 
-fn slot_time(observed: &Observed) -> Duration {
-    let limit = observed.progress_limit();
+/// How long a slot is held at most, given `spec.timeout.progress`.
+pub(in crate::reconcile::plan) fn slot_time(limit: Option<Duration>) -> Duration {
     limit.map_or(MAX_SLOT_TIME, |limit| limit.min(MAX_SLOT_TIME))
 }
 

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::decide;
 use super::inputs::{RolloutAction, RolloutDecision, RolloutInputs};
+use crate::binding::rollout_slots::RefusedEviction;
 use crate::fault::Reason;
 use crate::reconcile::contention::{ConflictCount, ContentionState, SpecRevision};
 use crate::reconcile::model::availability::Availability;
@@ -63,6 +64,7 @@ struct Row {
     workload_specs_hash: &'static str,
     blocking_pdb: Option<&'static str>,
     has_slot: bool,
+    refused_eviction: Option<RefusedEviction>,
     previous: Option<RolloutStatus>,
     injection_verified: bool,
     contention: ContentionState,
@@ -92,6 +94,7 @@ impl Default for Row {
             workload_specs_hash: "spec",
             blocking_pdb: None,
             has_slot: true,
+            refused_eviction: None,
             previous: None,
             injection_verified: false,
             contention: ContentionState::Uncontested,
@@ -124,6 +127,7 @@ impl Row {
             workload_specs_hash: self.workload_specs_hash,
             blocking_pdb: self.blocking_pdb,
             has_slot: self.has_slot,
+            refused_eviction: self.refused_eviction.as_ref(),
             previous: self.previous.as_ref(),
             injection_verified: self.injection_verified,
             contention: &self.contention,

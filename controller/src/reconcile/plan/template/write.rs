@@ -1,5 +1,6 @@
 //! Decisions while our fields are applied to a pod template, from what was read and dry-run so far (SAFE-39).
 
+use std::slice;
 use std::time::Duration;
 
 use asya_shared::api::{Resources, TemplateStatus};
@@ -19,11 +20,14 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::actor_hash;
+use crate::reconcile::plan::controller_rollout::{loses_ready_pod, stops_all_pods};
 use crate::record::applied_by;
 
-/// Requeue intervals: no watch reports that a rollout has ended, or that a workload was resumed.
+/// Requeue intervals: no watch reports that a rollout has ended, that a workload was resumed or has another strategy, or
+/// that all of its pods are ready.
 const ROLLING_RETRY: Duration = Duration::from_secs(5);
 const PAUSED_RETRY: Duration = Duration::from_secs(10);
+const UNREADY_RETRY: Duration = Duration::from_secs(10);
 /// Requeue interval: no event reports that the quotas have been listed.
 const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
@@ -47,6 +51,8 @@ pub struct TemplateParams {
     probe_metadata: Option<ProbeMetadata>,
     /// The target has all its desired pods.
     pub has_desired_pods: bool,
+    /// The pod template does not have the sidecar yet.
+    is_first: bool,
 }
 
 impl TemplateParams {
@@ -59,6 +65,9 @@ impl TemplateParams {
         let integration = actor.binds_to.as_ref();
         let integration = integration.map_or(Integration::Generic, Integration::of_target);
         let ownership = resolved.owned_template_fields.as_ref();
+        let applied = observed.previous.template.as_ref();
+        let is_in_template =
+            applied.is_some_and(|it| Some(&*it.uid) == target.workload.uid.as_deref());
         Some(Self {
             uid: actor.metadata.uid.clone(),
             workload: target.workload.clone(),
@@ -69,6 +78,7 @@ impl TemplateParams {
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
             probe_metadata: ProbeMetadata::of(&target.pods, integration),
             has_desired_pods,
+            is_first: !is_in_template,
         })
     }
 
@@ -100,7 +110,7 @@ impl TemplateParams {
         sidecar: &Resources,
     ) -> Result<Value, TemplateOutcome> {
         let target_object = TargetObject::from_body(&self.workload, body, None);
-        if let Some(blocked) = blocked_rollout(&self.workload, &target_object) {
+        if let Some(blocked) = blocked_rollout(&target_object, self.is_first) {
             return Err(blocked);
         }
         let mut template = body["spec"]["template"].clone();
@@ -196,11 +206,12 @@ fn displaces_first(workload: &ObjectRef, body: &Value, result: &Value) -> Option
     ))
 }
 
-/// Why a template change would not replace pods now.
-fn blocked_rollout(workload: &ObjectRef, target_object: &TargetObject) -> Option<TemplateOutcome> {
-    if target_object.paused {
+/// Why a change of the pod template would not replace pods now, or must not. `is_first` adds the sidecar.
+fn blocked_rollout(workload: &TargetObject, is_first: bool) -> Option<TemplateOutcome> {
+    let object = &workload.object;
+    if workload.paused {
         let text = format!(
-            "{workload}: spec.paused is true, so its controller would replace no pod; resume the rollout"
+            "{object}: spec.paused is true, so its controller would replace no pod; resume the rollout"
         );
         return Some(waiting(
             Reason::RolloutWaiting,
@@ -208,15 +219,34 @@ fn blocked_rollout(workload: &ObjectRef, target_object: &TargetObject) -> Option
             Requeue::After(PAUSED_RETRY),
         ));
     }
-    let text = "the target's controller is replacing pods; its pod template is changed once that has finished";
-    let rolling = || {
-        waiting(
+    if workload.rolling {
+        let text = "the target's controller is replacing pods; its pod template is changed once that has finished";
+        return Some(waiting(
             Reason::RolloutInProgress,
             text,
             Requeue::After(ROLLING_RETRY),
-        )
+        ));
+    }
+    // A later change may be what repairs a sidecar that keeps pods from becoming ready.
+    let unready = || loses_ready_pod(slice::from_ref(workload)).filter(|_| is_first);
+    let text = || {
+        Some(waiting(
+            Reason::RolloutWaiting,
+            unready()?,
+            Requeue::After(UNREADY_RETRY),
+        ))
     };
-    target_object.rolling.then(rolling)
+    blocked_change(workload).or_else(text)
+}
+
+/// Why no field of the pod template may change now, not even to give up ours: all pods would stop at once (SAFE-14).
+pub fn blocked_change(workload: &TargetObject) -> Option<TemplateOutcome> {
+    let text = stops_all_pods(slice::from_ref(workload))?;
+    Some(waiting(
+        Reason::RolloutWaiting,
+        text,
+        Requeue::After(UNREADY_RETRY),
+    ))
 }
 
 /// The outcome while no dry run has shown that pods of the template get the sidecar.

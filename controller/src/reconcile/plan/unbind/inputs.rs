@@ -9,6 +9,7 @@ use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::{TargetObject, UNBIND_MARKER, UnbindLimits};
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::plan::evict::EvictionInputs;
+use crate::reconcile::plan::rollout::params::slot_time;
 
 /// How long the controller of an owner, such as an operator, may take to start a rollout.
 const OWNER_START_DELAY: Duration = Duration::from_secs(30);
@@ -32,7 +33,7 @@ pub struct UnbindInputs<'a> {
     pub has_terminating: bool,
     /// The queue has scaled the target to zero; it is scaled up after unbinding (SO-6).
     pub scaled_to_zero: bool,
-    /// Availability of the target's pods; `None` if the target does not exist.
+    /// Availability of the target's pods; `None` if nothing that we do replaces them, or the target does not exist.
     pub availability: Option<&'a Availability>,
     /// Number of pods of the target at the last eviction.
     pub previous_pods: Option<i32>,
@@ -88,6 +89,27 @@ pub enum UnbindStep {
 impl UnbindInputs<'_> {
     pub(super) fn await_slot(&self) -> Option<UnbindStep> {
         (!self.limits.has_slot).then_some(UnbindStep::AwaitSlot)
+    }
+
+    /// Waits after an eviction that was refused, whatever happens to the pods meanwhile (ROLL-4 (c)).
+    pub(super) fn after_refusal(&self) -> Option<UnbindStep> {
+        let refused = self.limits.refused_eviction.as_ref();
+        let refused = refused.filter(|it| it.time_left(self.now).is_some())?;
+        Some(UnbindStep::Blocked(refused.message.clone()))
+    }
+
+    /// Whether the target has pods, with the sidecar or without.
+    pub(super) fn has_target_pods(&self) -> bool {
+        !self.pods.is_empty() || self.availability.is_some_and(|it| it.active > 0)
+    }
+
+    /// Whether the target's controller replaces pods because we gave up our fields, as far as that can be told. Not
+    /// longer than the slot is held.
+    pub(super) fn is_rolling_for_us(&self) -> bool {
+        let is_recent = self
+            .since_last_action
+            .is_some_and(|elapsed| elapsed < slot_time(self.limit));
+        is_recent && self.objects.iter().any(|it| it.rolling)
     }
 
     /// Whether pods that the target's controller creates get the sidecar from their template.

@@ -21,10 +21,11 @@ pub(super) fn unready_first(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     {
         return Some(UnbindStep::EvictUnready(pod.clone()));
     }
+    let blocker = evicting.blocker();
     let (why, is_overdue) = if is_terminating {
-        ("a pod is terminating".to_owned(), inputs.is_overdue())
-    } else if let Some(blocker) = evicting.blocker() {
-        (blocker.text, blocker.readiness_overdue)
+        ("a pod has been terminating", inputs.is_overdue())
+    } else if let Some(blocker) = &blocker {
+        (&*blocker.text, blocker.readiness_overdue)
     } else {
         return Some(UnbindStep::InProgress);
     };

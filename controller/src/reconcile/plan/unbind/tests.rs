@@ -1,6 +1,8 @@
 mod leftover;
 mod limits;
 mod params;
+mod refused;
+mod restarts;
 mod template;
 
 use std::time::Duration;
@@ -53,6 +55,7 @@ fn base() -> UnbindInputs<'static> {
         limits: UnbindLimits {
             blocking_pdb: None,
             has_slot: true,
+            refused_eviction: None,
         },
     }
 }

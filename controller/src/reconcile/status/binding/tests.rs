@@ -16,7 +16,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     BindingOutcome, CommonOutcome, HandoffChange, ProbeOutcome, QueueState, RolloutOutcome,
-    ScalingOutcome, TemplateOutcome,
+    ScalingOutcome, ScalingWait, TemplateOutcome,
 };
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::plan::template::write;

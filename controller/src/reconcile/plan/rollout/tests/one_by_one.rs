@@ -1,9 +1,12 @@
 //! Eviction one by one, and rollouts that make no progress.
 
+use std::time::Duration;
+
 use asya_shared::resolve::RolloutMethod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{DESIRED_HASH, Row, at, deployment, requested, uninjected};
+use super::{DESIRED_HASH, RolloutDecision, Row, at, deployment, requested, uninjected};
+use crate::binding::rollout_slots::RefusedEviction;
 use crate::fault::Reason;
 use crate::reconcile::model::availability::{Availability, UnreadyPod};
 use crate::reconcile::model::rollout::TargetObject;
@@ -265,4 +268,29 @@ fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones(
         owner.annotates().is_some(),
         "an annotation on the owner is preferred"
     );
+}
+
+/// ROLL-4 (c): an Event of a pod is no reason to request it again.
+#[test]
+fn refused_eviction_is_not_requested_again_before_its_time() {
+    let row = |method, now| Row {
+        method,
+        refused_eviction: Some(RefusedEviction {
+            message: "the budget allows none".to_owned(),
+            retry_at: at(100),
+        }),
+        now,
+        ..Row::default()
+    };
+    let waits = RolloutDecision::Wait {
+        message: "the budget allows none".to_owned(),
+        requeue_after: Duration::from_secs(1),
+    };
+    assert_eq!(row(RolloutMethod::Evict, 99).decide(), waits);
+    assert_eq!(
+        row(RolloutMethod::Evict, 100).evicts().as_deref(),
+        Some("b")
+    );
+    let annotates = row(RolloutMethod::AnnotateTemplate(vec![deployment()]), 99);
+    assert!(annotates.annotates().is_some(), "no eviction");
 }

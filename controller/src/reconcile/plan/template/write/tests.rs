@@ -4,7 +4,8 @@ use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
 
 use super::{
-    PAUSED_RETRY, ROLLING_RETRY, blocked_rollout, check_uid, displaces_first, probe_failed,
+    PAUSED_RETRY, ROLLING_RETRY, UNREADY_RETRY, blocked_change, blocked_rollout, check_uid,
+    displaces_first, probe_failed,
 };
 use crate::binding::dry_run::ProbeFailure;
 use crate::fault::{Reason, Requeue};
@@ -46,11 +47,38 @@ fn template_is_left_alone_while_its_change_would_replace_no_pod_or_join_another_
             ..TargetObject::default()
         };
         let expected = expected.map(|(reason, wait)| (reason, Requeue::After(wait)));
+        for is_first in [false, true] {
+            let outcome = reason(blocked_rollout(&target_object, is_first));
+            assert_eq!(outcome, expected, "{target_object:?}");
+        }
+    }
+}
+
+/// SAFE-13, SAFE-14: a change of the sidecar may be what makes its pods ready.
+#[test]
+fn sidecar_is_not_added_to_a_template_whose_rollout_would_cost_ready_pods() {
+    let object = |deletes_pod_first, recreates, desired| TargetObject {
+        deletes_pod_first,
+        recreates,
+        desired_replicas: Some(desired),
+        ready: 1,
+        ..TargetObject::default()
+    };
+    let waits = Some((Reason::RolloutWaiting, Requeue::After(UNREADY_RETRY)));
+    for (object, to_add, to_change, to_give_up) in [
+        (object(true, false, 2), waits, None, None),
+        (object(true, false, 1), None, None, None),
+        (object(false, true, 2), waits, waits, waits),
+        (object(false, true, 1), None, None, None),
+        (object(false, false, 2), None, None, None),
+    ] {
+        assert_eq!(reason(blocked_rollout(&object, true)), to_add, "{object:?}");
         assert_eq!(
-            reason(blocked_rollout(&workload(), &target_object)),
-            expected,
-            "{target_object:?}"
+            reason(blocked_rollout(&object, false)),
+            to_change,
+            "{object:?}"
         );
+        assert_eq!(reason(blocked_change(&object)), to_give_up, "{object:?}");
     }
 }
 

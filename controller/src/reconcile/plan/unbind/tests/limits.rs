@@ -53,11 +53,23 @@ fn unbinding_replaces_ready_pods_only_with_a_slot() {
         UnbindStep::AwaitSlot,
         "the rollout has begun"
     );
-    let no_pods = UnbindInputs {
+    let clean_pods = UnbindInputs {
         pods: &[],
         ..waiting.clone()
     };
-    assert_eq!(decide(&no_pods), UnbindStep::GiveUp, "nothing restarts");
+    assert_eq!(
+        decide(&clean_pods),
+        UnbindStep::AwaitSlot,
+        "pods of the annotated template restart, too"
+    );
+    let no_pods = Availability::default();
+    for availability in [None, Some(&no_pods)] {
+        let no_pods = UnbindInputs {
+            availability,
+            ..clean_pods.clone()
+        };
+        assert_eq!(decide(&no_pods), UnbindStep::GiveUp, "nothing restarts");
+    }
     let in_template = [TargetObject {
         in_template: true,
         ..TargetObject::default()
@@ -165,6 +177,7 @@ fn fields_are_given_up_at_once_where_no_ready_pod_is_lost_or_evictions_cannot_he
             limits: UnbindLimits {
                 has_slot: true,
                 blocking_pdb,
+                refused_eviction: None,
             },
             ..base()
         };
@@ -207,13 +220,13 @@ fn pod_that_does_not_become_ready_or_does_not_terminate_is_reported_after_its_ti
             "terminating",
             &terminating,
             false,
-            "a pod is terminating for 600 s",
+            "a pod has been terminating for 600 s",
         ),
         (
             "with the sidecar",
             &unready("a"),
             true,
-            "a pod is terminating for 600 s",
+            "a pod has been terminating for 600 s",
         ),
     ] {
         let early = step(availability, has_terminating, 1599);
@@ -301,7 +314,7 @@ fn unready_pod_of_a_stateful_set_is_evicted_although_its_controller_rolls_pods()
 }
 
 /// A `StatefulSet` with our annotation, one of whose two pods is ready.
-fn stateful_set() -> TargetObject {
+pub(super) fn stateful_set() -> TargetObject {
     TargetObject {
         roll_value: Some("x".to_owned()),
         deletes_pod_first: true,
@@ -311,7 +324,7 @@ fn stateful_set() -> TargetObject {
     }
 }
 
-fn unready(name: &str) -> Availability {
+pub(super) fn unready(name: &str) -> Availability {
     Availability {
         unready: vec![UnreadyPod {
             name: name.into(),
@@ -336,13 +349,20 @@ fn unbinding_waits_for_a_budget_that_its_rollout_would_exceed() {
         limits: UnbindLimits {
             blocking_pdb: Some("models".to_owned()),
             has_slot: true,
+            refused_eviction: None,
         },
         ..base()
     };
-    let UnbindStep::Blocked(text) = decide(&exhausted) else {
-        panic!("not blocked");
+    let clean_pods = UnbindInputs {
+        pods: &[],
+        ..exhausted.clone()
     };
-    assert!(text.starts_with("PodDisruptionBudget models "), "{text}");
+    for inputs in [&exhausted, &clean_pods] {
+        let UnbindStep::Blocked(text) = decide(inputs) else {
+            panic!("not blocked");
+        };
+        assert!(text.starts_with("PodDisruptionBudget models "), "{text}");
+    }
     let surging = objects(Some("x"));
     let surging = UnbindInputs {
         objects: &surging,

@@ -140,7 +140,7 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
     let previous = json!({"boundSince": "2026-01-01T00:00:00Z"});
     let mut inputs = bound(&scaling, &serde_json::from_value(previous).unwrap());
     inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
-        waits_for: Some("the sidecar"),
+        waits_for: Some(ScalingWait::Sidecar("the sidecar")),
         ..ScalingOutcome::default()
     }));
     let requeue_of = |inputs: &(Observed, ObservedBinding, BindingOutcome)| {
@@ -152,6 +152,21 @@ fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
     assert_ne!(requeue_of(&inputs), Requeue::Now);
     inputs.2.rollout = RolloutOutcome::NoPodsYet;
     assert_eq!(requeue_of(&inputs), Requeue::Now);
+}
+
+/// SO-5
+#[test]
+fn handoff_that_has_to_wait_is_reported() {
+    let scaling = json!({"scaling": {"enabled": true}});
+    let previous = json!({"boundSince": "2026-01-01T00:00:00Z"});
+    let mut inputs = bound(&scaling, &serde_json::from_value(previous).unwrap());
+    inputs.2.common.scaling = Some(Box::new(ScalingOutcome {
+        waits_for: Some(ScalingWait::Handoff("the budget".to_owned())),
+        ..ScalingOutcome::default()
+    }));
+    let report = report(&inputs.0, &inputs.1, &inputs.2, now());
+    let waiting = is("Unknown", "RolloutWaiting");
+    assert_eq!(condition(&report.status, "ScalingReady"), waiting);
 }
 
 /// SO-7
