@@ -212,7 +212,19 @@ fn orphan(world: &World, id: &Id) {
     };
     let metadata = &live["metadata"];
     if metadata["deletionTimestamp"].is_null() {
-        world.note_orphaned(id, metadata["uid"].as_str().unwrap_or_default());
+        let inventory = live["status"]["inventory"].as_array();
+        let has_object = |resource| {
+            let child = Id::new(resource, &id.namespace, &id.name);
+            let object = server.store.get(&child)?;
+            let uid = object["metadata"]["uid"].clone();
+            let mut recorded = inventory.into_iter().flatten();
+            recorded.any(|it| it["uid"] == uid).then_some(())
+        };
+        // Without an object, nothing is orphaned.
+        let workloads = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
+        if workloads.into_iter().any(|it| has_object(it).is_some()) {
+            world.note_orphaned(id, metadata["uid"].as_str().unwrap_or_default());
+        }
         let deletion = Deletion {
             propagation: Some("Orphan".to_owned()),
             ..Deletion::default()
