@@ -39,7 +39,7 @@ pub enum Exit {
     Stopped,
     /// The runtime did not become ready in time.
     RuntimeNeverReady,
-    /// The runtime did not exit after a call timed out.
+    /// The runtime neither exited nor answered after a call timed out, or no longer accepts connections.
     RuntimeStuck,
     /// Message processing panicked too often.
     Panics,

@@ -16,7 +16,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// Requests a readiness check after the runtime did not accept a message, or terminated while processing one.
     fn recheck(&self);
 
-    /// Reports that a call timed out and its connection was closed, upon which the runtime exits.
+    /// Reports that a call timed out and its connection was closed, upon which the runtime exits if the handler still
+    /// runs.
     fn call_timed_out(&self);
 }
 
@@ -45,6 +46,6 @@ pub enum Readiness {
     },
     /// Not ready within the startup timeout (SC-12).
     Never,
-    /// Did not exit after a call timed out, or no longer accepts connections (SC-52).
+    /// Neither exited nor answered after a call timed out, or no longer accepts connections (SC-52).
     Stuck,
 }

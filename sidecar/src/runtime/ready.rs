@@ -22,7 +22,7 @@ const WAITING: Duration = Duration::from_millis(40);
 const READY: Duration = Duration::from_millis(250);
 /// Delay before a runtime that did not accept a message or crashed is checked again, which prevents a hot loop (SC-77).
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
-/// How long the runtime may take to exit after a call timed out (SC-52).
+/// How long the runtime may take to exit, or to answer, after a call timed out (SC-52).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a runtime that was ready may take to accept a connection, or as long as a call if that is longer. No
 /// message waits for what it still does after that (SC-52).
@@ -142,7 +142,7 @@ impl Watching {
             self.found.send_replace(None);
             self.readiness.send_replace(Readiness::Waiting);
             match finding {
-                Some(Finding::CallTimedOut(_)) if !self.ends(identity).await => {
+                Some(Finding::CallTimedOut(_)) if !self.recovers(identity).await => {
                     return self.give_up(identity);
                 }
                 Some(Finding::Unreachable) => sleep(RECHECK_DELAY).await,
@@ -223,11 +223,24 @@ impl Watching {
         None
     }
 
-    /// Whether the runtime withdraws its ready file in time after a call timed out.
-    async fn ends(&self, identity: Identity) -> bool {
-        timeout(EXIT_TIMEOUT, self.withdraws(identity))
-            .await
-            .is_ok()
+    /// Whether the runtime exits after a call timed out, as it does if the handler still runs (RUN-20), or at least
+    /// answers: if the handler had returned and only the reply came too late, it does not exit.
+    async fn recovers(&self, identity: Identity) -> bool {
+        let answers = async {
+            // First, it may withdraw its file: with several slots, it also answers while it is about to exit. A
+            // connection that is refused proves nothing.
+            sleep(WAITING).await;
+            while !self.socket.answers().await {
+                sleep(WAITING).await;
+            }
+        };
+        let recovers = async {
+            tokio::select! {
+                () = self.withdraws(identity) => {}
+                () = answers => {}
+            }
+        };
+        timeout(EXIT_TIMEOUT, recovers).await.is_ok()
     }
 
     /// Withdraws the ready file of a runtime that cannot do so itself, since a handler keeps its other threads from

@@ -145,26 +145,72 @@ async fn runtime_that_is_not_ready_in_time_is_never_ready() {
 
 /// SC-52
 #[tokio::test]
-async fn runtime_must_withdraw_its_file_after_a_timeout() {
+async fn runtime_that_neither_exits_nor_answers_after_a_timeout_is_stuck() {
     let folder = Folder::new();
     let (runtime, mut readiness) = folder.start(None);
-    let _listener = folder.listen();
+    let listener = folder.listen();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    drop(listener);
+    let hanging = folder.bind();
     runtime.call_timed_out();
     becomes(&mut readiness, Readiness::Waiting).await;
     folder.withdraw();
+    drop(hanging);
+    let listener = folder.listen();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    drop(listener);
+    let hanging = folder.bind();
     // A refused call in between does not mask the timeout.
     runtime.recheck();
     runtime.call_timed_out();
+    let (probe, _) = hanging.accept().await.expect("the probe after the refusal");
+    drop(probe);
     let took = becomes(&mut readiness, Readiness::Stuck).await;
     assert!(took >= Duration::from_secs(4), "{took:?}");
     assert!(
         !folder.is_ready(),
         "the liveness probe makes the kubelet restart it"
     );
+}
+
+/// SC-52: its handler returned just before the deadline, and its reply came too late. It does not exit.
+#[tokio::test]
+async fn runtime_that_answers_after_a_timeout_keeps_its_file() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let listener = folder.listen();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    drop(listener);
+    let listener = folder.bind();
+    runtime.call_timed_out();
+    becomes(&mut readiness, Readiness::Waiting).await;
+    // It still writes the reply to nobody.
+    let probe = timeout(Duration::from_secs(4), listener.accept()).await;
+    let (probe, _) = probe.expect("in time").expect("a probe");
+    assert_eq!(*readiness.borrow(), Readiness::Waiting);
+    drop(probe);
+    let _listener = AbortOnDropHandle::new(tokio::spawn(accept(listener)));
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    assert!(folder.is_ready() && runtime.is_available());
+}
+
+/// SC-52: the socket of a runtime that has just exited refuses connections, which proves nothing.
+#[tokio::test]
+async fn refused_connection_after_a_timeout_is_no_answer() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let listener = folder.listen();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    drop(listener);
+    fs::remove_file(folder.0.join(SOCKET)).expect("a socket");
+    runtime.call_timed_out();
+    becomes(&mut readiness, Readiness::Waiting).await;
+    becomes(&mut readiness, Readiness::Stuck).await;
+    assert!(!folder.is_ready());
 }
 
 /// SC-12: a connection alone proves nothing, since the kernel accepts it for a process that is stuck.
