@@ -114,6 +114,8 @@ pub enum Reason {
     Crashed,
     /// Publishing its results failed.
     PublishFailed,
+    /// The gateway did not accept its final report.
+    NotReported,
     /// The process is shutting down.
     Shutdown,
     /// It was prefetched and waited too long for a slot.
@@ -127,7 +129,7 @@ impl Reason {
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
-            Self::Crashed | Self::PublishFailed | Self::Panicked => true,
+            Self::Crashed | Self::PublishFailed | Self::NotReported | Self::Panicked => true,
             Self::NotRead | Self::Shutdown | Self::Waited => false,
         }
     }

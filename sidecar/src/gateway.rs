@@ -3,6 +3,8 @@
 mod queue;
 mod reports;
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::io::ErrorKind;
@@ -24,9 +26,12 @@ use crate::metrics::Metrics;
 /// Attempts per report if the gateway is unreachable or fails.
 const ATTEMPTS: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
-/// How long a final report is retried (SC-90), and the delay between attempts.
-const FINAL_RETRY_PERIOD: Duration = Duration::from_mins(10);
+/// How long a final report is retried (SC-90), and the delay between attempts in the background.
+pub const FINAL_RETRY_PERIOD: Duration = Duration::from_mins(10);
 const FINAL_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Statuses of a gateway that may accept a report later.
+const REQUEST_TIMEOUT: u16 = 408;
+const TOO_MANY_REQUESTS: u16 = 429;
 /// How long pending reports may delay the exit.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -67,12 +72,19 @@ enum ReportKind {
 
 /// The result of sending a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SendResult {
+pub enum SendResult {
     Accepted,
     /// Rejected by the gateway, or impossible to send; not retryable.
     Refused,
-    /// The gateway was unreachable or failed.
+    /// The gateway was unreachable, busy or failed.
     Failed,
+}
+
+/// A final report without which its message must not be acknowledged (SC-90).
+pub struct RequiredReport {
+    client: Client,
+    report: Report,
+    metrics: Arc<Metrics>,
 }
 
 impl Gateway {
@@ -149,32 +161,31 @@ impl Gateway {
         self.push(ReportKind::Child, "/envelopes".to_owned(), report);
     }
 
-    /// Sends the final report. Returns whether the message may be acknowledged.
-    pub async fn ended(&self, rules: &Rules, body: &[u8], reply: &[u8]) -> bool {
-        let Some((message, id)) = identified(body) else {
-            return true;
-        };
+    /// Queues the final report, if there is one; returns it instead if its message must wait until it is accepted.
+    pub fn ended(&self, rules: &Rules, body: &[u8], reply: &[u8]) -> Option<RequiredReport> {
+        let (message, id) = identified(body)?;
         let now = SystemTime::now();
         let report = match rules.end {
             Some(EndActor::Happy) => reports::succeeded(&id, &message, reply, now),
             Some(EndActor::Error) => reports::failed(&id, &message, now),
-            Some(EndActor::Other) | None => return true,
+            Some(EndActor::Other) | None => return None,
         };
         let path = path(&id, "final");
         if !self.required {
             self.push(ReportKind::Final, path, report);
-            return true;
+            return None;
         }
-        let mut client = Client::new(self.endpoint.clone());
         let report = Report {
             kind: ReportKind::Final,
             path,
             body: report.into(),
             retry: None,
         };
-        let sent = send(&mut client, &report, ATTEMPTS).await;
-        self.count(&report, sent);
-        sent == SendResult::Accepted
+        Some(RequiredReport {
+            client: Client::new(self.endpoint.clone()),
+            report,
+            metrics: self.metrics.clone(),
+        })
     }
 
     /// Flushes pending reports for up to a second (SC-89).
@@ -200,9 +211,18 @@ impl Gateway {
             self.metrics.reported(dropped.kind.label(), "dropped");
         }
     }
+}
 
-    fn count(&self, report: &Report, sent: SendResult) {
-        self.metrics.reported(report.kind.label(), sent.label());
+impl RequiredReport {
+    /// Sends it once.
+    pub async fn attempt(&mut self) -> SendResult {
+        send(&mut self.client, &self.report, 1).await
+    }
+
+    /// Counts it, by the result of its last attempt.
+    pub fn end(self, sent: SendResult) {
+        self.metrics
+            .reported(self.report.kind.label(), sent.label());
     }
 }
 
@@ -226,7 +246,7 @@ async fn send(client: &mut Client, report: &Report, tries: usize) -> SendResult 
         result = match client.post(&report.path, &[], report.body.clone()).await {
             Ok(200..=299) => SendResult::Accepted,
             Err(error) if error.kind() == ErrorKind::InvalidInput => SendResult::Refused,
-            Ok(500..) | Err(_) => SendResult::Failed,
+            Ok(REQUEST_TIMEOUT | TOO_MANY_REQUESTS | 500..) | Err(_) => SendResult::Failed,
             Ok(_) => SendResult::Refused,
         };
         if result != SendResult::Failed {

@@ -31,6 +31,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -145,6 +146,7 @@ async fn run(config: Config) -> io::Result<Exit> {
                 actor: parts.config.rules.actor.clone(),
                 runtime_timeout: parts.config.runtime.timeout,
                 is_end: parts.config.rules.end.is_some(),
+                report_period: parts.report_period(),
                 slots: parts.config.runtime.concurrency,
                 lookahead: parts.config.lookahead,
             };
@@ -175,6 +177,16 @@ struct Parts {
 
 impl Parts {
     async fn run_with(
+    /// How long a message may wait for its final report to be accepted (SC-90).
+    fn report_period(&self) -> Duration {
+        let gateway = self.config.gateway.as_ref();
+        if self.config.rules.end.is_some() && gateway.is_some_and(|gateway| gateway.required) {
+            gateway::FINAL_RETRY_PERIOD
+        } else {
+            Duration::ZERO
+        }
+    }
+
         self,
         broker: impl broker::Broker,
         events: mpsc::UnboundedReceiver<Event>,

@@ -2,6 +2,7 @@
 
 mod call;
 mod publish;
+mod report;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -183,7 +184,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                     return NextStep::Settled;
                 }
                 Action::ReportFinal => {
-                    if !self.report_final(answer).await {
+                    if !self.report_final(answer, slot).await {
                         return NextStep::Decide(CallResult::ReportFailed);
                     }
                 }
@@ -277,21 +278,6 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         NextStep::Settled
     }
 
-    /// Returns whether the final report was accepted or is not required.
-    async fn report_final(&self, answer: &CallResult) -> bool {
-        let Some(gateway) = &self.context.gateway else {
-            return true;
-        };
-        let reply: &[u8] = if let CallResult::Reply(reply) = answer {
-            reply
-        } else {
-            b"[]"
-        };
-        gateway
-            .ended(&self.context.rules, &self.delivery.body, reply)
-            .await
-    }
-
     async fn requeue(&mut self, reason: Reason) {
         self.clear_suspect();
         let context = self.context.clone();
@@ -306,7 +292,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         let (broker, receipt) = (&context.broker, &self.delivery.receipt);
         if reason == Reason::Shutdown || context.stopping.is_cancelled() {
             broker.settle(receipt, Settlement::RequeueNow).await;
-        } else if reason == Reason::PublishFailed {
+        } else if matches!(reason, Reason::PublishFailed | Reason::NotReported) {
             broker.defer(&self.delivery).await;
         } else if reason.is_failure() {
             broker.settle(receipt, Settlement::RequeueFailed).await;

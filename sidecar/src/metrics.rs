@@ -397,6 +397,7 @@ impl Metrics {
             Reason::NotRead => "not_read",
             Reason::Crashed => "runtime_crashed",
             Reason::PublishFailed => "not_stored",
+            Reason::NotReported => "not_reported",
             Reason::Shutdown => "shutdown",
             Reason::Waited => "waited",
             Reason::Panicked => "panicked",

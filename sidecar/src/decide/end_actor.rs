@@ -37,10 +37,9 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
             ),
         ),
         Outcome::TimedOut => retry(state, fault(Some("timeout"), "Runtime timeout exceeded")),
-        Outcome::NotReported => retry(
-            state,
-            fault(None, "the gateway did not accept the final report"),
-        ),
+        Outcome::NotReported if state.stopping => requeue(Reason::Shutdown),
+        // The handler has succeeded, so this is no failed attempt of it (SC-90).
+        Outcome::NotReported => requeue(Reason::NotReported),
         Outcome::ReplyTooLarge(_) => end_consumed(body),
         Outcome::Replied(reply) => match Reply::read(reply, Routes::Ignored) {
             Ok(Reply::Results(_)) => end_consumed(body),

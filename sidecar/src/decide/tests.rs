@@ -443,14 +443,21 @@ fn end_actor_routes_nothing_and_makes_three_attempts() {
                 Outcome::NotReported,
                 0,
                 false,
-                "call again after 1 s: Open",
+                "requeue NotReported: Open",
             ),
             tried(
                 "SC-90",
                 Outcome::NotReported,
                 2,
                 false,
-                "reject: failed runtime_error",
+                "requeue NotReported: Open",
+            ),
+            tried(
+                "SC-90",
+                Outcome::NotReported,
+                0,
+                true,
+                "requeue Shutdown: Open",
             ),
         ],
     );

@@ -1,105 +1,16 @@
 //! Reports to a gateway that is available, slow, failing or unavailable.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::{Gateway, Report};
+use super::testing::Fake;
+use super::{Gateway, Report, SendResult};
 use crate::config;
 use crate::decide::{EndActor, Rules};
 use crate::metrics::Metrics;
-
-/// A gateway.
-struct Fake {
-    url: String,
-    requests: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Fake {
-    /// One that responds with these statuses, repeating the last one.
-    async fn start(statuses: &[u16]) -> Self {
-        let mut statuses = statuses.to_vec();
-        statuses.reverse();
-        Self::answering(move |_| {
-            let status = if statuses.len() > 1 {
-                statuses.pop()
-            } else {
-                statuses.first().copied()
-            };
-            status.unwrap_or(200)
-        })
-        .await
-    }
-
-    /// One whose status depends on the path.
-    async fn answering(mut status: impl FnMut(&str) -> u16 + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-        let url = format!(
-            "http://{}/base/",
-            listener.local_addr().expect("an address")
-        );
-        let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
-        let seen = requests.clone();
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.expect("a connection");
-                let mut buffer = Vec::new();
-                while let Some((path, body)) = request(&mut stream, &mut buffer).await {
-                    let status = status(&path);
-                    seen.lock().push((path, body));
-                    let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 2\r\n\r\nok");
-                    stream
-                        .write_all(answer.as_bytes())
-                        .await
-                        .expect("an answer");
-                }
-            }
-        });
-        Self { url, requests }
-    }
-
-    async fn saw(&self, count: usize) -> Vec<(String, Value)> {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.requests.lock().len() < count {
-            assert!(Instant::now() < deadline, "{:?}", self.requests.lock());
-            sleep(Duration::from_millis(5)).await;
-        }
-        self.requests.lock().clone()
-    }
-}
-
-/// The next request of a connection.
-async fn request(
-    stream: &mut tokio::net::TcpStream,
-    buffer: &mut Vec<u8>,
-) -> Option<(String, Value)> {
-    loop {
-        let text = String::from_utf8_lossy(buffer).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .to_ascii_lowercase()
-                .split("content-length: ")
-                .nth(1)?
-                .lines()
-                .next()?
-                .parse()
-                .ok()?;
-            if body.len() >= length {
-                buffer.drain(..head.len() + 4 + length);
-                let path = head.split(' ').nth(1)?.to_owned();
-                return Some((path, serde_json::from_str(&body[..length]).ok()?));
-            }
-        }
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    }
-}
 
 fn gateway(url: &str, required: bool) -> Gateway {
     let settings = config::GatewayConfig {
@@ -152,31 +63,15 @@ async fn progress_and_children_are_reported_in_the_former_sidecars_format() {
 async fn end_actors_report_the_final_status() {
     let fake = Fake::start(&[200]).await;
     let gateway = gateway(&fake.url, false);
-    assert!(
-        gateway
-            .ended(
-                &rules(Some(EndActor::Happy)),
-                FOO,
-                br#"[{"payload":{"y":2}}]"#
-            )
-            .await
-    );
-    assert!(
-        gateway
-            .ended(&rules(Some(EndActor::Happy)), FOO, b"[{}]")
-            .await
-    );
     let failed = br#"{"id":"2","route":{"actors":["foo"],"current":0},"payload":{"error":"processing_error","details":{"type":"T"}}}"#;
-    assert!(
-        gateway
-            .ended(&rules(Some(EndActor::Error)), failed, b"[]")
-            .await
-    );
-    assert!(
-        gateway
-            .ended(&rules(Some(EndActor::Other)), FOO, b"[]")
-            .await
-    );
+    for (end, message, reply) in [
+        (EndActor::Happy, FOO, &br#"[{"payload":{"y":2}}]"#[..]),
+        (EndActor::Happy, FOO, b"[{}]"),
+        (EndActor::Error, failed, b"[]"),
+        (EndActor::Other, FOO, b"[]"),
+    ] {
+        assert!(gateway.ended(&rules(Some(end)), message, reply).is_none());
+    }
     let mut seen = fake.saw(3).await;
     for (_, report) in &mut seen {
         let timestamp = report["timestamp"].take();
@@ -225,17 +120,40 @@ async fn report_is_attempted_five_times_without_blocking() {
 
 /// SC-90
 #[tokio::test]
-async fn required_final_report_holds_its_message_until_accepted() {
-    let fake = Fake::start(&[500, 500, 500, 500, 500, 400, 200]).await;
+async fn required_final_report_is_refused_only_if_no_later_attempt_may_succeed() {
+    let fake = Fake::start(&[500, 503, 429, 408, 404, 400, 302, 200]).await;
     let gateway = gateway(&fake.url, true);
     let end = rules(Some(EndActor::Happy));
-    assert!(!gateway.ended(&end, FOO, b"[]").await, "five failures");
-    assert!(!gateway.ended(&end, FOO, b"[]").await, "a refusal");
-    assert!(gateway.ended(&end, FOO, b"[]").await);
+    let mut report = gateway.ended(&end, FOO, b"[]").expect("a required report");
+    for expected in [
+        SendResult::Failed,
+        SendResult::Failed,
+        SendResult::Failed,
+        SendResult::Failed,
+        SendResult::Refused,
+        SendResult::Refused,
+        SendResult::Refused,
+        SendResult::Accepted,
+    ] {
+        let attempted = fake.requests.lock().len();
+        assert_eq!(report.attempt().await, expected, "{attempted}");
+        assert_eq!(fake.requests.lock().len(), attempted + 1);
+    }
     assert!(
-        gateway.ended(&end, b"no JSON", b"[]").await,
+        gateway.ended(&end, b"no JSON", b"[]").is_none(),
         "there is nothing to report"
     );
+}
+
+/// SC-89: a gateway that is busy accepts it later.
+#[tokio::test]
+async fn report_is_sent_again_after_408_and_429() {
+    let fake = Fake::start(&[429, 408, 200]).await;
+    let gateway = gateway(&fake.url, false);
+    let end = rules(Some(EndActor::Happy));
+    assert!(gateway.ended(&end, FOO, b"[]").is_none());
+    let seen = fake.saw(3).await;
+    assert_eq!(seen[2].0, "/base/envelopes/a%2F1/final");
 }
 
 /// A message with this id.
@@ -252,7 +170,7 @@ async fn final_report_that_always_fails_delays_no_other() {
     let gateway = gateway(&fake.url, false);
     let end = rules(Some(EndActor::Happy));
     for id in ["bad", "good"] {
-        assert!(gateway.ended(&end, &end_message(id), b"[]").await);
+        assert!(gateway.ended(&end, &end_message(id), b"[]").is_none());
     }
     let seen = fake.saw(6).await;
     assert_eq!(seen[4].0, "/base/envelopes/bad/final");
@@ -268,10 +186,12 @@ async fn report_that_cannot_be_sent_is_refused_at_once() {
     let end = rules(Some(EndActor::Happy));
     let too_long = end_message(&"x".repeat(70_000));
     let started = Instant::now();
-    assert!(!gateway(&fake.url, true).ended(&end, &too_long, b"[]").await);
+    let required = gateway(&fake.url, true).ended(&end, &too_long, b"[]");
+    let mut required = required.expect("a required report");
+    assert_eq!(required.attempt().await, SendResult::Refused);
     let gateway = gateway(&fake.url, false);
-    assert!(gateway.ended(&end, &too_long, b"[]").await);
-    assert!(gateway.ended(&end, &end_message("good"), b"[]").await);
+    assert!(gateway.ended(&end, &too_long, b"[]").is_none());
+    assert!(gateway.ended(&end, &end_message("good"), b"[]").is_none());
     let seen = fake.saw(1).await;
     assert_eq!(seen[0].0, "/base/envelopes/good/final");
     assert!(

@@ -15,7 +15,7 @@ use crate::runtime::Runtime;
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
 /// A message whose body and results are larger, in bytes, keeps its place in the demand while they are retried: what is
 /// delivered instead needs memory as well (SC-84).
-const MAX_STALLED_SIZE: usize = 1 << 20;
+pub(super) const MAX_STALLED_SIZE: usize = 1 << 20;
 /// Initial retry delay after a negative acknowledgement.
 const NACK_DELAY: Duration = Duration::from_millis(400);
 

@@ -68,6 +68,8 @@ pub struct ConnectionSettings {
     pub is_end: bool,
     /// Open requests at the runtime.
     pub slots: usize,
+    /// How long a message may wait for its final report to be accepted.
+    pub report_period: Duration,
     /// Prefetch policy.
     pub lookahead: Lookahead,
 }
@@ -196,6 +198,7 @@ fn consumer_timeout(settings: &ConnectionSettings) -> Option<Duration> {
 }
 
 impl Broker for RabbitMq {
+        .saturating_add(settings.report_period)
     fn demand(&self, demand: Demand) {
         self.demand.set(demand);
     }
@@ -298,6 +301,7 @@ mod tests {
         let minutes = |count: u64| Some(Duration::from_mins(count));
         let actor = |minutes, slots, lookahead| ConnectionSettings {
             broker: broker.clone(),
+            report_period: Duration::ZERO,
             queue: "asya-foo".to_owned(),
             actor: "foo".to_owned(),
             runtime_timeout: Duration::from_mins(minutes),
@@ -316,6 +320,13 @@ mod tests {
             // 10 min fit into the default, three times 10 min do not.
             (
                 end_actor(10, 1, Auto),
+            (
+                ConnectionSettings {
+                    report_period: Duration::from_mins(10),
+                    ..end_actor(3, 1, Auto)
+                },
+                minutes(29).map(|most| most + Duration::from_secs(5)),
+            ),
                 minutes(40).map(|most| most + Duration::from_secs(5)),
             ),
             (end_actor(3, 1, Auto), None),

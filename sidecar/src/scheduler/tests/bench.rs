@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::memory::Memory;
-use crate::config::Lookahead;
+use crate::config::{self, Lookahead};
 use crate::decide::{self, Rules};
+use crate::gateway::Gateway;
 use crate::intake::Intake;
 use crate::message_task::Context;
 use crate::metrics::Metrics;
@@ -244,6 +245,8 @@ pub(super) struct Bench {
     pub(super) settings: SchedulerSettings,
     pub(super) rules: Rules,
     pub(super) health: Arc<Health>,
+    /// The URL of a gateway that must accept final reports.
+    pub(super) gateway: Option<String>,
     stopping: CancellationToken,
 }
 
@@ -262,6 +265,7 @@ impl Bench {
                 ..decide::testing::rules()
             },
             health: Arc::default(),
+            gateway: None,
             stopping: CancellationToken::new(),
         }
     }
@@ -270,14 +274,22 @@ impl Bench {
     pub(super) fn start(&self) -> JoinHandle<Exit> {
         let (events, told) = mpsc::unbounded_channel();
         self.broker.connect(events);
+        let metrics = Metrics::new("asya_actor", "foo", "memory");
+        let gateway = self.gateway.clone().map(|url| {
+            let settings = config::GatewayConfig {
+                url: url.trim_end_matches('/').to_owned(),
+                required: true,
+            };
+            Gateway::start(&settings, metrics.clone()).expect("a gateway")
+        });
         let context = Context {
             intake: Intake::new(&self.broker),
             broker: self.broker.clone(),
             runtime: self.runtime.clone(),
             rules: self.rules.clone(),
             queue_backoff: Duration::from_secs(1),
-            metrics: Metrics::new("asya_actor", "foo", "memory"),
-            gateway: None,
+            metrics,
+            gateway,
             tracer: None,
             readiness: self.runtime.readiness.subscribe(),
             stopping: self.stopping.clone(),

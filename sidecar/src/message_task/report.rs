@@ -1,0 +1,83 @@
+//! Final reports without which a message is not acknowledged (SC-90).
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::publish::MAX_STALLED_SIZE;
+use super::{CallResult, MessageTask};
+use crate::broker::Broker;
+use crate::gateway::{FINAL_RETRY_PERIOD, SendResult};
+use crate::runtime::Runtime;
+use crate::slot::Slot;
+
+/// Delays between attempts while the gateway is unavailable.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// How long a message is held after the gateway has refused its report, so that its handler does not run again in a hot
+/// loop, and another message may be delivered meanwhile.
+const REFUSED_DELAY: Duration = Duration::from_secs(10);
+
+impl<B: Broker, R: Runtime> MessageTask<B, R> {
+    /// Sends the final report. If the message must wait for it, the reply is kept while the gateway is unavailable: the
+    /// handler has done its work. Returns whether the message may be acknowledged.
+    pub(super) async fn report_final(
+        &mut self,
+        answer: &CallResult,
+        slot: &mut Option<Slot>,
+    ) -> bool {
+        let context = self.context.clone();
+        let Some(gateway) = &context.gateway else {
+            return true;
+        };
+        let reply: &[u8] = if let CallResult::Reply(reply) = answer {
+            reply
+        } else {
+            b"[]"
+        };
+        let Some(mut report) = gateway.ended(&context.rules, &self.delivery.body, reply) else {
+            return true;
+        };
+        let until = Instant::now() + FINAL_RETRY_PERIOD;
+        let mut delay = FIRST_DELAY;
+        let sent = loop {
+            let sent = report.attempt().await;
+            if sent != SendResult::Failed {
+                break sent;
+            }
+            slot.take();
+            tracing::warn!("the gateway does not accept final reports; their messages wait");
+            tokio::select! {
+                biased;
+                () = context.stopping.cancelled() => break sent,
+                () = sleep(delay) => {}
+            }
+            if Instant::now() >= until {
+                break sent;
+            }
+            delay = (delay * 2).min(MAX_DELAY);
+        };
+        report.end(sent);
+        if sent == SendResult::Refused {
+            slot.take();
+            self.hold_refused(reply.len()).await;
+        }
+        sent == SendResult::Accepted
+    }
+
+    /// Waits before a message whose report was refused is given back.
+    async fn hold_refused(&mut self, reply: usize) {
+        tracing::warn!(
+            id = self.id(),
+            "the gateway refused a required final report; its message goes back to the queue"
+        );
+        let context = self.context.clone();
+        if self.delivery.body.len() + reply <= MAX_STALLED_SIZE {
+            self.stall.get_or_init(|| context.intake.stalled());
+        }
+        tokio::select! {
+            () = context.stopping.cancelled() => {}
+            () = sleep(REFUSED_DELAY) => {}
+        }
+    }
+}
