@@ -29,7 +29,7 @@ const PRECONDITION_FAILED: u16 = 406;
 pub(super) struct Request {
     pub(super) publication: Publication,
     pub(super) reply: oneshot::Sender<Result<(), Refusal>>,
-    /// Refused unless it is known to reach its queue: an exchange may route it to others only (SC-24).
+    /// To the default exchange in any case, or refused: another exchange may route it to other queues only (SC-24).
     pub(super) must_reach_queue: bool,
 }
 
@@ -37,7 +37,9 @@ pub(super) struct Request {
 pub(super) struct Publisher {
     connector: Connector,
     exchange: String,
-    way: Publish,
+    configured: Publish,
+    /// The broker has refused the default exchange on this connection (SC-25).
+    default_is_refused: bool,
     requests: mpsc::UnboundedReceiver<Request>,
     unconfirmed: Unconfirmed<Request>,
     blocked: bool,
@@ -66,7 +68,8 @@ impl Publisher {
         Self {
             connector,
             exchange: settings.exchange.clone(),
-            way: settings.publish,
+            configured: settings.publish,
+            default_is_refused: false,
             requests,
             unconfirmed: Unconfirmed::default(),
             blocked: false,
@@ -79,7 +82,6 @@ impl Publisher {
     pub(super) async fn run(mut self) {
         while let Some(connection) = self.connector.connection(Purpose::Publish).await {
             self.metrics.set_connected(name(Purpose::Publish), true);
-            self.opening = false;
             let why = self.serve(connection).await;
             self.metrics.set_connected(name(Purpose::Publish), false);
             self.unconfirmed.resend_all();
@@ -91,6 +93,9 @@ impl Publisher {
 
     /// Serves the connection until it is lost, and returns the reason; `None` after a graceful close.
     async fn serve(&mut self, mut connection: Connection) -> Option<String> {
+        self.opening = false;
+        // The permission may have been missing only for a moment, for example while definitions were imported.
+        self.default_is_refused = false;
         loop {
             self.send(&connection);
             match self.next(&mut connection).await {
@@ -150,14 +155,14 @@ impl Publisher {
                 self.unconfirmed.skipped();
                 continue;
             }
-            if request.must_reach_queue && self.way == Publish::Exchange {
+            if request.must_reach_queue && self.default_is_refused {
                 let why = "not to the queue itself".to_owned();
                 complete(request, Err(Refusal::Forbidden(why)));
                 self.unconfirmed.skipped();
                 continue;
             }
             let publication = &request.publication;
-            let address = self.address(publication);
+            let address = self.address(&request);
             if address.key.len() > MAX_NAME_LENGTH {
                 complete(request, Err(Refusal::NoQueue));
                 self.unconfirmed.skipped();
@@ -173,9 +178,15 @@ impl Publisher {
         }
     }
 
-    fn address(&self, publication: &Publication) -> Address {
+    fn address(&self, request: &Request) -> Address {
+        let publication = &request.publication;
         let queue = &publication.queue;
-        let (exchange, key) = match self.way {
+        let way = match self.configured {
+            _ if request.must_reach_queue => Publish::Queue,
+            Publish::Queue if self.default_is_refused => Publish::Exchange,
+            configured => configured,
+        };
+        let (exchange, key) = match way {
             Publish::Queue => (String::new(), queue.clone()),
             Publish::Exchange => (self.exchange.clone(), route_name(queue).to_owned()),
         };
@@ -231,12 +242,12 @@ impl Publisher {
 
     /// The broker closed the channel because of one publication (SC-25, SC-30).
     fn channel_closed(&mut self, code: u16, text: &str) {
-        if code == ACCESS_REFUSED && self.way == Publish::Queue {
+        if code == ACCESS_REFUSED && self.uses_default() {
             tracing::warn!(
-                "RabbitMQ refused publishing to the default exchange; falling back to exchange {}: {text}",
+                "RabbitMQ refused publishing to the default exchange; using exchange {} on this connection: {text}",
                 self.exchange
             );
-            self.way = Publish::Exchange;
+            self.default_is_refused = true;
             self.unconfirmed.resend_all();
             return;
         }
@@ -249,6 +260,13 @@ impl Publisher {
             _ => Refusal::Forbidden(format!("{code} {text}")),
         };
         complete(request, Err(refusal));
+    }
+
+    /// Whether something unconfirmed went to the default exchange.
+    fn uses_default(&self) -> bool {
+        self.unconfirmed
+            .addresses()
+            .any(|address| address.exchange.is_empty())
     }
 
     fn set_blocked(&mut self, blocked: bool) {

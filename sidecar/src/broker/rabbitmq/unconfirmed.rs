@@ -120,6 +120,11 @@ impl<T> Unconfirmed<T> {
             .collect()
     }
 
+    /// Where the unconfirmed publications were sent.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.sent.values().map(|sent| &sent.address)
+    }
+
     /// Requeues all unconfirmed publications in order after the connection or channel is lost. Delivery tags restart on
     /// a new channel.
     pub(super) fn resend_all(&mut self) {

@@ -101,21 +101,122 @@ async fn broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everyth
     }
 }
 
-/// SC-24, SC-26: an exchange may route a copy to others than the queue that its source would be acknowledged in.
-#[tokio::test]
-async fn what_must_reach_its_queue_is_refused_on_the_topic_exchange() {
+/// The arguments of the next method of this class and number that reaches the broker.
+async fn received(broker: &mut DuplexStream, class: u16, number: u16) -> Vec<u8> {
+    loop {
+        let kind = broker.read_u8().await.expect("a frame");
+        broker.read_u16().await.expect("a channel");
+        let length = broker.read_u32().await.expect("a length");
+        let mut payload = vec![0; usize::try_from(length).expect("a small frame")];
+        broker.read_exact(&mut payload).await.expect("a payload");
+        broker.read_u8().await.expect("an end");
+        let wanted = [class.to_be_bytes(), number.to_be_bytes()].concat();
+        if kind == 1 && payload.starts_with(&wanted) {
+            return payload.split_off(4);
+        }
+    }
+}
+
+/// The exchange and the routing key of the next publication.
+async fn published(broker: &mut DuplexStream) -> (String, String) {
+    let arguments = received(broker, 60, 40).await;
+    let text = |at: usize| {
+        let end = at + 1 + usize::from(arguments[at]);
+        (
+            String::from_utf8_lossy(&arguments[at + 1..end]).into_owned(),
+            end,
+        )
+    };
+    let (exchange, end) = text(2);
+    (exchange, text(end).0)
+}
+
+/// A connected broker that has read the client's greeting.
+async fn greeted() -> (asya_amqp::Connection, DuplexStream) {
     let (connection, mut broker) = connected(Purpose::Publish).await;
+    broker.read_exact(&mut [0; 8]).await.expect("a greeting");
+    (connection, broker)
+}
+
+/// Closes the channel with this code, and opens it again.
+async fn close_channel(broker: &mut DuplexStream, code: u16) {
+    let close = [&code.to_be_bytes()[..], &[0], &[0; 4]].concat();
+    let closed = broker.write_all(&method(1, 20, 40, &close)).await;
+    closed.expect("a connection");
+    received(broker, 20, 10).await;
+    let opened = broker.write_all(&method(1, 20, 11, &[0; 4])).await;
+    opened.expect("a connection");
+}
+
+async fn confirm(broker: &mut DuplexStream, number: u64) {
+    let ack = [&number.to_be_bytes()[..], &[0]].concat();
+    let sent = broker.write_all(&method(1, 60, 80, &ack)).await;
+    sent.expect("a connection");
+}
+
+fn at(exchange: &str, key: &str) -> (String, String) {
+    (exchange.to_owned(), key.to_owned())
+}
+
+/// SC-25: a permission that was missing for a moment does not change for good how messages are sent.
+#[tokio::test]
+async fn default_exchange_is_used_again_on_the_next_connection() {
     let (mut publisher, requests) = publisher();
-    publisher.way = Publish::Exchange;
-    let (mut request, result) = request(10);
-    request.must_reach_queue = true;
-    requests.send(request).expect("a publisher");
+    for _ in 0..2 {
+        let (connection, mut broker) = greeted().await;
+        let script = async {
+            for number in 1..3 {
+                let (request, result) = request(10);
+                requests.send(request).expect("a publisher");
+                if number == 1 {
+                    assert_eq!(published(&mut broker).await, at("", "asya-bar"));
+                    close_channel(&mut broker, 403).await;
+                }
+                assert_eq!(published(&mut broker).await, at("asya", "bar"));
+                confirm(&mut broker, number).await;
+                assert_eq!(result.await, Ok(Ok(())));
+            }
+        };
+        tokio::select! {
+            biased;
+            () = script => {}
+            why = publisher.serve(connection) => panic!("{why:?}"),
+        }
+    }
+}
+
+/// SC-24, SC-26, SC-34: an exchange may route a copy to others than the queue that its source is acknowledged in.
+#[tokio::test]
+async fn what_must_reach_its_queue_goes_to_the_default_exchange_or_is_refused() {
+    let (connection, mut broker) = greeted().await;
+    let (mut publisher, requests) = publisher();
+    publisher.configured = Publish::Exchange;
+    let to_its_queue = || {
+        let (mut request, result) = request(10);
+        request.must_reach_queue = true;
+        requests.send(request).expect("a publisher");
+        result
+    };
+    let script = async {
+        let result = to_its_queue();
+        assert_eq!(published(&mut broker).await, at("", "asya-bar"));
+        confirm(&mut broker, 1).await;
+        assert_eq!(result.await, Ok(Ok(())));
+        let result = to_its_queue();
+        assert_eq!(published(&mut broker).await, at("", "asya-bar"));
+        close_channel(&mut broker, 403).await;
+        assert!(matches!(result.await, Ok(Err(Refusal::Forbidden(_)))));
+        let result = to_its_queue();
+        assert!(matches!(result.await, Ok(Err(Refusal::Forbidden(_)))));
+        let (request, result) = request(10);
+        requests.send(request).expect("a publisher");
+        assert_eq!(published(&mut broker).await, at("asya", "bar"));
+        confirm(&mut broker, 1).await;
+        assert_eq!(result.await, Ok(Ok(())));
+    };
     tokio::select! {
         biased;
-        result = result => assert!(matches!(result, Ok(Err(Refusal::Forbidden(_)))), "{result:?}"),
+        () = script => {}
         why = publisher.serve(connection) => panic!("{why:?}"),
     }
-    let mut sent = Vec::new();
-    broker.read_to_end(&mut sent).await.expect("the end");
-    assert!(!sent.windows(5).any(|part| part == b"xxxxx"), "published");
 }
