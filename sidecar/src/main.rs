@@ -149,6 +149,7 @@ async fn run(config: Config) -> io::Result<Exit> {
                 report_period: parts.report_period(),
                 slots: parts.config.runtime.concurrency,
                 lookahead: parts.config.lookahead,
+                stopping: parts.stopping.clone(),
             };
             let broker = RabbitMq::start(&settings, events, parts.metrics.broker.clone());
             parts.run_with(broker, received).await
@@ -176,7 +177,6 @@ struct Parts {
 }
 
 impl Parts {
-    async fn run_with(
     /// How long a message may wait for its final report to be accepted (SC-90).
     fn report_period(&self) -> Duration {
         let gateway = self.config.gateway.as_ref();
@@ -187,6 +187,7 @@ impl Parts {
         }
     }
 
+    async fn run_with(
         self,
         broker: impl broker::Broker,
         events: mpsc::UnboundedReceiver<Event>,

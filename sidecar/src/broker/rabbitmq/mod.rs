@@ -49,6 +49,8 @@ pub struct RabbitMq {
     queue: String,
     near_limit: NearDeliveryLimit,
     counting: Counting,
+    /// Cancelled on shutdown, before the connections are closed.
+    stopping: CancellationToken,
     closing: CancellationToken,
     /// One task per connection.
     connections: TaskTracker,
@@ -66,12 +68,14 @@ pub struct ConnectionSettings {
     pub runtime_timeout: Duration,
     /// Whether the actor is an end actor.
     pub is_end: bool,
-    /// Open requests at the runtime.
-    pub slots: usize,
     /// How long a message may wait for its final report to be accepted.
     pub report_period: Duration,
+    /// Open requests at the runtime.
+    pub slots: usize,
     /// Prefetch policy.
     pub lookahead: Lookahead,
+    /// Cancelled on shutdown.
+    pub stopping: CancellationToken,
 }
 
 impl RabbitMq {
@@ -124,6 +128,7 @@ impl RabbitMq {
             queue: settings.queue.clone(),
             near_limit,
             counting,
+            stopping: settings.stopping.clone(),
             closing,
             connections,
         }
@@ -193,12 +198,12 @@ fn consumer_timeout(settings: &ConnectionSettings) -> Option<Duration> {
     let needed = processing
         .saturating_mul(rounds)
         .saturating_add(alone)
+        .saturating_add(settings.report_period)
         .saturating_add(CONSUMER_TIMEOUT_MARGIN);
     (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed)
 }
 
 impl Broker for RabbitMq {
-        .saturating_add(settings.report_period)
     fn demand(&self, demand: Demand) {
         self.demand.set(demand);
     }
@@ -216,24 +221,15 @@ impl Broker for RabbitMq {
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static {
         let near_limit = self.near_limit.take(receipt);
-        let relocating = near_limit.filter(|_| settlement.is_requeue()).map(|body| {
-            tracing::warn!(
-                "a message was returned so often that the broker may drop it; it goes to the end of its queue"
-            );
-            (self.clone(), receipt.clone(), self.publish(self.relocated(body)))
-        });
+        let relocating = near_limit
+            .filter(|_| settlement.is_requeue())
+            .map(|body| self.clone().relocate(receipt.clone(), body, settlement));
         if relocating.is_none() {
             self.send(receipt.clone(), settlement);
         }
         async move {
-            if let Some((broker, receipt, relocating)) = relocating {
-                let stored = relocating.await.is_ok();
-                let settlement = if stored {
-                    Settlement::Acknowledge
-                } else {
-                    settlement
-                };
-                broker.send(receipt, settlement);
+            if let Some(relocating) = relocating {
+                relocating.await;
             }
         }
     }
@@ -301,13 +297,14 @@ mod tests {
         let minutes = |count: u64| Some(Duration::from_mins(count));
         let actor = |minutes, slots, lookahead| ConnectionSettings {
             broker: broker.clone(),
-            report_period: Duration::ZERO,
             queue: "asya-foo".to_owned(),
             actor: "foo".to_owned(),
             runtime_timeout: Duration::from_mins(minutes),
             is_end: false,
+            report_period: Duration::ZERO,
             slots,
             lookahead,
+            stopping: CancellationToken::new(),
         };
         let end_actor = |minutes, slots, lookahead| ConnectionSettings {
             is_end: true,
@@ -320,6 +317,9 @@ mod tests {
             // 10 min fit into the default, three times 10 min do not.
             (
                 end_actor(10, 1, Auto),
+                minutes(40).map(|most| most + Duration::from_secs(5)),
+            ),
+            (end_actor(3, 1, Auto), None),
             (
                 ConnectionSettings {
                     report_period: Duration::from_mins(10),
@@ -327,9 +327,6 @@ mod tests {
                 },
                 minutes(29).map(|most| most + Duration::from_secs(5)),
             ),
-                minutes(40).map(|most| most + Duration::from_secs(5)),
-            ),
-            (end_actor(3, 1, Auto), None),
             (actor(5, 1, Fixed(0)), None),
             (actor(5, 1, Fixed(4)), minutes(35)),
             (actor(5, 8, Auto), None),
@@ -359,7 +356,7 @@ mod tests {
     type Publications = mpsc::UnboundedReceiver<publisher::Request>;
 
     /// A broker without connections.
-    fn broker() -> (RabbitMq, Settlements, Publications) {
+    pub(super) fn broker() -> (RabbitMq, Settlements, Publications) {
         let (settlements, settled) = mpsc::unbounded_channel();
         let (publications, published) = mpsc::unbounded_channel();
         let broker = RabbitMq {
@@ -369,13 +366,14 @@ mod tests {
             queue: "asya-foo".to_owned(),
             near_limit: NearDeliveryLimit::default(),
             counting: Counting::default(),
+            stopping: CancellationToken::new(),
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
         };
         (broker, settled, published)
     }
 
-    fn delivery(deliveries: Deliveries) -> Delivery {
+    pub(super) fn delivery(deliveries: Deliveries) -> Delivery {
         Delivery {
             receipt: Receipt::new(1, 1, CancellationToken::new()),
             body: r#"{"id":"7"}"#.into(),
