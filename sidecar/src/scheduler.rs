@@ -245,7 +245,9 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
                 self.waiting.put_back(delivery);
                 break;
             }
-            self.begin(delivery);
+            if self.context.broker.begin(&delivery.receipt) {
+                self.begin(delivery);
+            }
         }
         self.context
             .metrics

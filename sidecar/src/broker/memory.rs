@@ -1,6 +1,6 @@
 //! In-memory broker for tests with a virtual clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ struct State {
     rejected: Vec<Stored>,
     failed: usize,
     in_flight: BTreeMap<u64, Stored>,
+    /// Deliveries that the broker will deliver again, although they are in flight.
+    expired: BTreeSet<u64>,
     most_in_flight: usize,
     demand: Demand,
     events: Option<UnboundedSender<Event>>,
@@ -125,6 +127,12 @@ impl Memory {
         self.state.lock().refusals.extend(refusals);
     }
 
+    /// The leases of all messages in flight expire.
+    pub fn expire(&self) {
+        let mut state = self.state.lock();
+        state.expired = state.in_flight.keys().copied().collect();
+    }
+
     /// Makes settlements hang from now on.
     pub fn hang(&self) {
         self.state.lock().hangs = true;
@@ -179,6 +187,11 @@ impl Memory {
     /// The rejected messages.
     pub fn rejected(&self) -> Vec<Stored> {
         self.state.lock().rejected.clone()
+    }
+
+    /// How many deliveries there were.
+    pub fn deliveries(&self) -> u64 {
+        self.state.lock().last
     }
 
     /// The highest number of messages that were in flight at the same time.
@@ -280,6 +293,15 @@ impl Broker for Memory {
         let mut state = self.state.lock();
         state.demand = demand;
         state.deliver();
+    }
+
+    fn begin(&self, receipt: &Receipt) -> bool {
+        let mut state = self.state.lock();
+        if !state.expired.contains(&receipt.number) {
+            return !receipt.is_lost();
+        }
+        state.settle(receipt, Settlement::RequeueNow);
+        false
     }
 
     fn publish(

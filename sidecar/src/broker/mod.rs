@@ -27,6 +27,12 @@ pub trait Broker: Clone + Send + Sync + 'static {
         publication: Publication,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static;
 
+    /// Called before a delivery is processed for the first time. Returns whether this process still has it; if not,
+    /// the broker delivers it again, and it needs no settlement.
+    fn begin(&self, receipt: &Receipt) -> bool {
+        !receipt.is_lost()
+    }
+
     /// Settles a delivery.
     fn settle(
         &self,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod crashes;
+mod expired;
 mod reports;
 mod simulation;
 mod unroutable;

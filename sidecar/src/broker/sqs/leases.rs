@@ -73,6 +73,16 @@ impl Leases {
         lease
     }
 
+    /// Releases a lease that has expired, and returns whether [`Self::due`] has not counted it yet.
+    pub(super) fn end_expired(&self, number: u64, now: Instant) -> Option<bool> {
+        let mut all = self.all.lock();
+        let lease = all.get(&number).filter(|lease| now >= lease.until)?;
+        let is_new = !lease.lost;
+        all.remove(&number);
+        self.ended.notify_one();
+        Some(is_new)
+    }
+
     pub(super) fn get(&self, number: u64) -> Option<Lease> {
         self.all.lock().get(&number).cloned()
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use aws_config::Region;
 use aws_sdk_sqs::Client;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -121,6 +122,21 @@ impl Broker for Sqs {
         self.publisher.send(publication)
     }
 
+    /// No request releases the message, since its receipt handle may be that of another consumer's delivery by now.
+    fn begin(&self, receipt: &Receipt) -> bool {
+        let expired = self
+            .shared
+            .leases
+            .end_expired(receipt.number, Instant::now());
+        if let Some(is_new) = expired {
+            self.shared.metrics.leases_lost.inc_by(is_new.into());
+            tracing::warn!(
+                "SQS: the visibility timeout of a message expired before it was processed, so it is received again"
+            );
+        }
+        expired.is_none()
+    }
+
     fn settle(
         &self,
         receipt: &Receipt,
@@ -161,7 +177,7 @@ fn redelivery_delay(received: u32) -> i32 {
 impl Shared {
     /// Releases a message: it becomes visible again after a delay in seconds, computed from its receive count.
     async fn make_visible(&self, number: u64, seconds: impl FnOnce(u32) -> i32) {
-        let Some(lease) = self.leases.end(number) else {
+        let Some(lease) = self.leases.end(number).filter(|lease| !lease.is_lost()) else {
             return;
         };
         let Ok(url) = self.queues.url(&self.own).await else {

@@ -1,4 +1,5 @@
 mod fake;
+mod leases;
 mod requests;
 
 use std::time::Duration;
@@ -63,6 +64,22 @@ async fn lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
     assert_eq!(count(121), (0, 0), "once");
     leases.begin(2, "b".to_owned(), 1, Duration::from_hours(12), start);
     assert_eq!(count(43_199), (0, 0), "SQS hides no message for longer");
+}
+
+/// SC-37: nothing has looked at the leases of a process that was suspended.
+#[tokio::test(start_paused = true)]
+async fn lease_has_expired_at_its_time_even_if_nobody_has_noticed() {
+    let (leases, visibility, start) = (Leases::default(), Duration::from_secs(90), Instant::now());
+    let after = |seconds| start + Duration::from_secs(seconds);
+    for number in 1..3 {
+        leases.begin(number, "a".to_owned(), 1, visibility, start);
+    }
+    assert_eq!(leases.end_expired(1, after(89)), None);
+    assert_eq!(leases.end_expired(1, after(90)), Some(true));
+    assert_eq!(leases.end_expired(1, after(90)), None, "it is gone");
+    assert_eq!(leases.due(visibility, after(90)).lost, 1);
+    assert_eq!(leases.end_expired(2, after(91)), Some(false), "counted");
+    assert_eq!(leases.count(), 0);
 }
 
 /// SC-41

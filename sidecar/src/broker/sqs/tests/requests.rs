@@ -19,23 +19,23 @@ use super::publication;
 use crate::broker::sqs::credentials::CachedCredentials;
 use crate::broker::sqs::leases::set_visibility;
 use crate::broker::sqs::{Api, BrokerMetrics, Leases, Queues, Shared, Sqs};
-use crate::broker::{Broker as _, Demand, Event, Publication, Refusal, Settlement};
+use crate::broker::{Broker as _, Demand, Event, Publication, Refusal};
 use crate::config;
 
 /// Far more than a fake server needs: a broker that keeps retrying must fail the test, not hang it.
-const STUCK: Duration = Duration::from_secs(20);
+pub(super) const STUCK: Duration = Duration::from_secs(20);
 const SENDING: [&str; 2] = ["SendMessage", "SendMessageBatch"];
 
 /// A source that yields credentials with the key ids of a list, repeating the last one.
 #[derive(Clone, Debug)]
-struct Source {
+pub(super) struct Source {
     keys: &'static [&'static str],
     lifetime: Option<Duration>,
     asked: Arc<AtomicUsize>,
 }
 
 impl Source {
-    fn new(keys: &'static [&'static str]) -> Self {
+    pub(super) fn new(keys: &'static [&'static str]) -> Self {
         Self {
             keys,
             lifetime: None,
@@ -73,7 +73,7 @@ impl ProvideCredentials for Source {
     }
 }
 
-fn settings(url: &str) -> config::SqsConfig {
+pub(super) fn settings(url: &str) -> config::SqsConfig {
     config::SqsConfig {
         region: "us-east-1".to_owned(),
         endpoint: Some(url.to_owned()),
@@ -439,47 +439,4 @@ async fn extension_times_out_long_before_the_lease_expires() {
         "{:?}",
         started.elapsed()
     );
-}
-
-/// SC-40, SC-73: after an outage of SQS, every message that was in flight would be processed twice.
-#[tokio::test]
-async fn message_is_deleted_once_its_result_is_sent_even_if_its_lease_was_lost() {
-    let mut received = false;
-    let fake = Fake::start(move |seen| match seen.action.as_str() {
-        "ReceiveMessage" if !std::mem::replace(&mut received, true) => {
-            let message = json!({"MessageId": "m", "ReceiptHandle": "h", "Body": "{}"});
-            Some((200, json!({"Messages": [message]})))
-        }
-        "ReceiveMessage" => None,
-        "DeleteMessage" => Some((200, json!({}))),
-        _ => Some(error("InternalError")),
-    })
-    .await;
-    let (events, mut told) = unbounded_channel();
-    let settings = config::SqsConfig {
-        visibility: Duration::from_secs(1),
-        ..settings(&fake.url)
-    };
-    let credentials = CachedCredentials::new(Source::new(&["KEY"]));
-    let metrics = BrokerMetrics::default();
-    let queue = "asya-foo".to_owned();
-    let broker = Sqs::start_with(credentials, &settings, queue, events, metrics.clone());
-    broker.demand(Demand {
-        slots: 1,
-        lookahead: 0,
-    });
-    let receipt = loop {
-        let event = timeout(STUCK, told.recv()).await.expect("an event");
-        if let Some(Event::Delivered(delivery)) = event {
-            break delivery.receipt;
-        }
-    };
-    let deadline = Instant::now() + STUCK;
-    while metrics.leases_lost.get() == 0 {
-        assert!(Instant::now() < deadline, "the lease is not lost");
-        sleep(Duration::from_millis(20)).await;
-    }
-    let settled = broker.settle(&receipt, Settlement::Acknowledge);
-    timeout(STUCK, settled).await.expect("settled");
-    assert_eq!(fake.seen(&["DeleteMessage"]).len(), 1);
 }
