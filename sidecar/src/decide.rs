@@ -118,6 +118,8 @@ pub enum Reason {
     NotReported,
     /// The process is shutting down.
     Shutdown,
+    /// The process is shutting down, maybe because the call for this message timed out (SC-52).
+    TimedOut,
     /// It was prefetched and waited too long for a slot.
     Waited,
     /// Processing it panicked.
@@ -129,7 +131,11 @@ impl Reason {
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
-            Self::Crashed | Self::PublishFailed | Self::NotReported | Self::Panicked => true,
+            Self::Crashed
+            | Self::PublishFailed
+            | Self::NotReported
+            | Self::TimedOut
+            | Self::Panicked => true,
             Self::NotRead | Self::Shutdown | Self::Waited => false,
         }
     }

@@ -176,7 +176,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             match action {
                 Action::Call => return self.wait_to_call().await,
                 Action::CallAlone => return self.wait_to_call_alone().await,
-                Action::CallAgain(delay) => return self.wait_to_call_again(delay).await,
+                Action::CallAgain(delay) => return self.wait_to_call_again(delay, answer).await,
                 Action::Send(message) => messages.push(message),
                 Action::Requeue(reason) => {
                     slot.take();
@@ -290,7 +290,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         context.metrics.requeued(reason);
         self.stall = Stall::default();
         let (broker, receipt) = (&context.broker, &self.delivery.receipt);
-        if reason == Reason::Shutdown || context.stopping.is_cancelled() {
+        let is_stopping = reason == Reason::Shutdown || context.stopping.is_cancelled();
+        if is_stopping && reason != Reason::TimedOut {
             broker.settle(receipt, Settlement::RequeueNow).await;
         } else if matches!(reason, Reason::PublishFailed | Reason::NotReported) {
             broker.defer(&self.delivery).await;

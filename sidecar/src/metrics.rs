@@ -399,6 +399,7 @@ impl Metrics {
             Reason::PublishFailed => "not_stored",
             Reason::NotReported => "not_reported",
             Reason::Shutdown => "shutdown",
+            Reason::TimedOut => "timed_out",
             Reason::Waited => "waited",
             Reason::Panicked => "panicked",
         };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use asya_wire::envelope::code;
 
 use super::{
-    Action, Decision, DeliveryState, Fault, OtherCalls, Outcome, Reason, Verdict, call_alone,
-    requeue,
+    Action, Decision, Deliveries, DeliveryState, Fault, OtherCalls, Outcome, Reason, Verdict,
+    call_alone, requeue,
 };
 use crate::envelope::{Message, Reply, Routes};
 
@@ -36,7 +36,13 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
                 "the runtime terminated while processing the message",
             ),
         ),
-        Outcome::TimedOut => retry(state, fault(Some("timeout"), "Runtime timeout exceeded")),
+        // It counts at the queue, since this process may end because of it, and with it what it remembers (SC-52).
+        Outcome::TimedOut if state.stopping => requeue(Reason::TimedOut),
+        Outcome::TimedOut => retry_after(
+            timeouts_before(state),
+            state,
+            fault(Some("timeout"), "Runtime timeout exceeded"),
+        ),
         Outcome::NotReported if state.stopping => requeue(Reason::Shutdown),
         // The handler has succeeded, so this is no failed attempt of it (SC-90).
         Outcome::NotReported => requeue(Reason::NotReported),
@@ -61,11 +67,26 @@ fn end_consumed(body: &[u8]) -> Decision {
     }
 }
 
+/// How many attempts may have timed out before, in this process and in earlier ones.
+fn timeouts_before(state: &DeliveryState) -> usize {
+    let earlier = match state.deliveries {
+        Deliveries::First => 0,
+        Deliveries::Before(times) => usize::try_from(times).unwrap_or(usize::MAX),
+        Deliveries::Redelivered => RETRY_DELAYS.len(),
+    };
+    earlier.saturating_add(state.attempt)
+}
+
 fn retry(state: &DeliveryState, fault: Fault) -> Decision {
+    retry_after(state.attempt, state, fault)
+}
+
+/// Calls the handler again unless it has failed too often; `attempts`: how often before.
+fn retry_after(attempts: usize, state: &DeliveryState, fault: Fault) -> Decision {
     if state.stopping {
         return requeue(Reason::Shutdown);
     }
-    match RETRY_DELAYS.get(state.attempt) {
+    match RETRY_DELAYS.get(attempts) {
         Some(delay) => Decision {
             actions: vec![Action::CallAgain(*delay)],
             verdict: Verdict::Open,

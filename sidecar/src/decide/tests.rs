@@ -439,6 +439,13 @@ fn end_actor_routes_nothing_and_makes_three_attempts() {
                 "requeue Shutdown: Open",
             ),
             tried(
+                "SC-70 shutdown",
+                Outcome::TimedOut,
+                2,
+                true,
+                "requeue TimedOut: Open",
+            ),
+            tried(
                 "SC-90",
                 Outcome::NotReported,
                 0,
@@ -461,4 +468,32 @@ fn end_actor_routes_nothing_and_makes_three_attempts() {
             ),
         ],
     );
+}
+
+/// SC-52, SC-70, SC-71: the process may end after each timeout, and with it what it remembers.
+#[test]
+fn timeouts_of_earlier_processes_are_attempts_of_an_end_actor() {
+    let rejected = "reject: failed runtime_error timeout";
+    for (deliveries, attempt, expected) in [
+        (Deliveries::First, 0, "call again after 1 s: Open"),
+        (Deliveries::First, 1, "call again after 4 s: Open"),
+        (Deliveries::First, 2, rejected),
+        (Deliveries::Before(0), 0, "call again after 1 s: Open"),
+        (Deliveries::Before(1), 0, "call again after 4 s: Open"),
+        (Deliveries::Before(1), 1, rejected),
+        (Deliveries::Before(2), 0, rejected),
+        (Deliveries::Before(u32::MAX), 1, rejected),
+        (Deliveries::Redelivered, 0, rejected),
+    ] {
+        let state = DeliveryState {
+            deliveries,
+            attempt,
+            ..DeliveryState::default()
+        };
+        let row = Row {
+            state,
+            ..row("SC-70", FOO, Outcome::TimedOut, expected)
+        };
+        check(&end_actor(EndActor::Error), &[row]);
+    }
 }

@@ -36,9 +36,17 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
     }
 
     /// Waits to call the runtime again after the handler or the runtime failed (SC-70).
-    pub(super) async fn wait_to_call_again(&mut self, delay: Duration) -> NextStep {
+    pub(super) async fn wait_to_call_again(
+        &mut self,
+        delay: Duration,
+        answer: &CallResult,
+    ) -> NextStep {
         self.state.attempt += 1;
-        self.wait_for_runtime(delay).await
+        let if_stopped = match answer {
+            CallResult::Failed(CallError::TimedOut) => Reason::TimedOut,
+            _ => Reason::Shutdown,
+        };
+        self.wait_for_runtime(delay, if_stopped).await
     }
 
     /// Waits to call the runtime while no other call is open (SC-49).
@@ -54,10 +62,11 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             .get_or_insert_with(|| Instant::now() + MAX_WAIT_TO_BE_ALONE);
         self.suspect
             .get_or_insert_with(|| self.context.calls.suspect());
-        self.wait_for_runtime(CALL_ALONE_DELAY).await
+        self.wait_for_runtime(CALL_ALONE_DELAY, Reason::Shutdown)
+            .await
     }
 
-    async fn wait_for_runtime(&mut self, delay: Duration) -> NextStep {
+    async fn wait_for_runtime(&mut self, delay: Duration, if_stopped: Reason) -> NextStep {
         let (context, alone) = (self.context.clone(), self.state.alone);
         let deadline = self.alone_until.filter(|_| alone);
         let waited = async {
@@ -67,7 +76,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         tokio::select! {
             biased;
             () = context.stopping.cancelled() => {
-                self.requeue(Reason::Shutdown).await;
+                self.requeue(if_stopped).await;
                 NextStep::Settled
             }
             permit = permit_when_ready(&context, delay, alone) => {

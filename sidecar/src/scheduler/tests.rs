@@ -5,6 +5,7 @@ mod crashes;
 mod expired;
 mod reports;
 mod simulation;
+mod stuck;
 mod unroutable;
 
 use std::time::Duration;

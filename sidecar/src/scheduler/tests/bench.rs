@@ -292,7 +292,8 @@ impl Bench {
             gateway,
             tracer: None,
             readiness: self.runtime.readiness.subscribe(),
-            stopping: self.stopping.clone(),
+            // Its own end does not stop the next one.
+            stopping: self.stopping.child_token(),
             timed_out_calls: AtomicU64::new(0),
             calls: Arc::default(),
         };
