@@ -7,6 +7,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::content::LARGEST;
 use super::encode::{self, Arguments, of_channel, of_connection};
 use super::handshake::{Login, OpenError, Purpose, channel_open, shake_hands};
 use super::method::Event;
@@ -49,9 +50,23 @@ impl Connection {
     /// # Errors
     /// If the broker refuses the connection or the handshake fails.
     pub async fn open(
+        stream: Box<dyn Stream>,
+        login: &Login<'_>,
+        purpose: Purpose,
+    ) -> Result<Self, OpenError> {
+        Self::open_limited(stream, login, purpose, LARGEST).await
+    }
+
+    /// Like [`Self::open`]. Of a delivery with more than `largest` bytes, only the first 64 KiB are kept, and the rest
+    /// is read without being stored.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_limited(
         mut stream: Box<dyn Stream>,
         login: &Login<'_>,
         purpose: Purpose,
+        largest: usize,
     ) -> Result<Self, OpenError> {
         let agreed = shake_hands(&mut *stream, login, purpose).await?;
         let (read, write) = tokio::io::split(stream);
@@ -60,6 +75,7 @@ impl Connection {
         let reader = Reader {
             stream: read,
             frame_max: agreed.frame_max,
+            largest,
             silence: agreed.heartbeat * 2,
             events: event_sender,
             answers: outgoing.clone(),

@@ -8,7 +8,9 @@ use super::protocol::Malformed;
 use super::table::Values;
 
 /// The largest body that any broker sends.
-const LARGEST: u64 = 512 << 20;
+pub(super) const LARGEST: usize = 512 << 20;
+/// How much is kept of a delivery above the limit of the connection.
+const BEGINNING: usize = 64 << 10;
 /// A body below this size is copied, so that it does not keep the whole buffer that it was read with.
 const SMALL: usize = 4 << 10;
 
@@ -25,24 +27,31 @@ pub(super) enum Content {
         method: ContentMethod,
         properties: ReadProperties,
         body: BytesMut,
+        /// How many bytes of the body are kept.
+        kept: usize,
+        received: usize,
         size: usize,
     },
 }
 
 impl Content {
-    /// Adds the header; `Some` if the body is empty, so that the message is complete.
-    pub(super) fn header(&mut self, payload: &[u8]) -> Result<Option<Event>, Malformed> {
+    /// Adds the header; `Some` if the body is empty, so that the message is complete. Of a delivery with more than
+    /// `largest` bytes, only the beginning is kept.
+    pub(super) fn header(
+        &mut self,
+        payload: &[u8],
+        largest: usize,
+    ) -> Result<Option<Event>, Malformed> {
         let Self::Announced(method) = std::mem::take(self) else {
             return Err(Malformed("a header without its method"));
         };
         let mut values = Values::new(payload);
         values.take(4)?;
         let size = values.long_long()?;
-        if size > LARGEST {
-            return Err(Malformed("a message of an impossible size"));
-        }
-        let size =
-            usize::try_from(size).map_err(|_| Malformed("a message of an impossible size"))?;
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size <= LARGEST)
+            .ok_or(Malformed("a message of an impossible size"))?;
         let properties = match method {
             ContentMethod::Got { .. } => ReadProperties::all(values.rest())?,
             ContentMethod::Deliver { .. } | ContentMethod::Return { .. } => {
@@ -50,12 +59,19 @@ impl Content {
             }
         };
         if size == 0 {
-            return Ok(Some(method.with(properties, Bytes::new())));
+            return Ok(Some(method.with(properties, Bytes::new(), size)));
         }
+        let kept = match method {
+            ContentMethod::Return { .. } => 0,
+            ContentMethod::Deliver { .. } if size > largest => size.min(BEGINNING),
+            ContentMethod::Deliver { .. } | ContentMethod::Got { .. } => size,
+        };
         *self = Self::Open {
             method,
             properties,
             body: BytesMut::new(),
+            kept,
+            received: 0,
             size,
         };
         Ok(None)
@@ -67,34 +83,40 @@ impl Content {
             method,
             properties,
             mut body,
+            kept,
+            received,
             size,
         } = std::mem::take(self)
         else {
             return Err(Malformed("a body without its header"));
         };
-        if body.is_empty() && part.len() == size {
+        let received = received + part.len();
+        if received > size {
+            return Err(Malformed("a body longer than its header says"));
+        }
+        if part.len() == size && kept == size {
             let part = if size < SMALL {
                 Bytes::copy_from_slice(&part)
             } else {
                 part.freeze()
             };
-            return Ok(Some(method.with(properties, part)));
+            return Ok(Some(method.with(properties, part, size)));
         }
         if body.is_empty() {
             // Memory pages are committed only when they are written.
-            body.reserve(size);
+            body.reserve(kept);
         }
-        body.extend_from_slice(&part);
-        if body.len() > size {
-            return Err(Malformed("a body longer than its header says"));
-        }
-        if body.len() == size {
-            return Ok(Some(method.with(properties, body.freeze())));
+        let room = kept - body.len();
+        body.extend_from_slice(part.get(..room).unwrap_or(&part));
+        if received == size {
+            return Ok(Some(method.with(properties, body.freeze(), size)));
         }
         *self = Self::Open {
             method,
             properties,
             body,
+            kept,
+            received,
             size,
         };
         Ok(None)
@@ -102,7 +124,7 @@ impl Content {
 }
 
 impl ContentMethod {
-    fn with(self, properties: ReadProperties, body: Bytes) -> Event {
+    fn with(self, properties: ReadProperties, body: Bytes, size: usize) -> Event {
         match self {
             Self::Deliver {
                 consumer,
@@ -114,6 +136,7 @@ impl ContentMethod {
                 redelivered,
                 count: properties.count,
                 body,
+                size,
             },
             Self::Got { tag } => Event::Got {
                 tag,

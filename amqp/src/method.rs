@@ -19,8 +19,10 @@ pub enum Event {
         redelivered: bool,
         /// The delivery count, if the queue keeps one.
         count: Option<u64>,
-        /// The message.
+        /// The message, or its beginning if it is larger than the limit of the connection.
         body: Bytes,
+        /// The size of the whole message, in bytes.
+        size: usize,
     },
     /// A message that was asked for.
     Got {

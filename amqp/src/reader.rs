@@ -20,6 +20,8 @@ const CHUNK: usize = 16 << 10;
 pub(super) struct Reader<R> {
     pub(super) stream: R,
     pub(super) frame_max: usize,
+    /// Of a delivery with more bytes, only the beginning is kept.
+    pub(super) largest: usize,
     /// The connection is considered lost after this much silence.
     pub(super) silence: Duration,
     pub(super) events: UnboundedSender<Event>,
@@ -74,7 +76,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
         let event = match kind {
             kind::METHOD => return self.method(Method::decode(&payload)?, content),
-            kind::HEADER => content.header(&payload)?,
+            kind::HEADER => content.header(&payload, self.largest)?,
             kind::BODY => content.body(payload)?,
             kind::HEARTBEAT => None,
             _ => return Err(Malformed("a frame of unknown type")),

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::connection::Closing;
-use super::content::Content;
+use super::content::{Content, LARGEST};
 use super::encode::{Arguments, frame, of_channel, of_connection};
 use super::method::{ContentMethod, Method};
 use super::protocol::{id, kind};
@@ -255,8 +255,56 @@ async fn a_delivery_is_reassembled_from_any_fragmentation() {
             redelivered: true,
             count: Some(2),
             body: body.into(),
+            size,
         };
         assert!(connection.event().await == expected, "{size}");
+    }
+}
+
+/// SC-83, SC-84
+#[tokio::test]
+async fn only_the_beginning_of_a_delivery_above_the_limit_is_kept() {
+    for (size, kept) in [
+        (100_000, 100_000),
+        (100_001, 64 << 10),
+        (1_000_000, 64 << 10),
+    ] {
+        let (ours, theirs) = duplex(64 << 10);
+        let mut peer = Peer(theirs, "4.0.5");
+        let opened = Connection::open_limited(Box::new(ours), &LOGIN, Purpose::Consume, 100_000);
+        let (connection, _) = tokio::join!(opened, peer.welcome());
+        let mut connection = connection.expect("a connection");
+        let body: Vec<u8> = (0..size)
+            .map(|index: usize| index.to_le_bytes()[1])
+            .collect();
+        let deliver = Arguments::default()
+            .short_text("c")
+            .long_long(7)
+            .octet(0)
+            .short_text("")
+            .short_text("asya-foo");
+        let header = Arguments::default()
+            .short(60)
+            .short(0)
+            .long_long(size as u64)
+            .short(0);
+        let send = async {
+            peer.send(&of_channel(id::DELIVER, &deliver)).await;
+            peer.send(&raw(kind::HEADER, &header)).await;
+            for part in body.chunks(4000) {
+                peer.send(&frame(kind::BODY, 1, part)).await;
+            }
+        };
+        let (event, ()) = tokio::join!(connection.event(), send);
+        let expected = Event::Delivered {
+            consumer: "c".to_owned(),
+            tag: 7,
+            redelivered: false,
+            count: None,
+            body: body[..kept].to_vec().into(),
+            size,
+        };
+        assert!(event == expected, "{size}");
     }
 }
 
@@ -380,7 +428,7 @@ fn random_bytes_never_panic() {
             exchange: String::new(),
             key: String::new(),
         });
-        if content.header(&bytes).is_ok() {
+        if content.header(&bytes, LARGEST).is_ok() {
             let _ = content.body(BytesMut::from(&bytes[..]));
         }
     }

@@ -63,6 +63,8 @@ pub enum OtherCalls {
 pub struct DeliveryState {
     /// How often the message was delivered before.
     pub deliveries: Deliveries,
+    /// The size of the message in bytes, if the body is only its beginning, since it is too large.
+    pub size: Option<usize>,
     /// Retries of an end actor's handler for this delivery by this process.
     pub attempt: usize,
     /// Of other calls, when the last one for this message ended.

@@ -12,9 +12,12 @@ mod tests;
 use asya_wire::envelope::{DETAILS, ERROR, HEADERS, ID, PARENT_ID, PAYLOAD, ROUTE};
 use serde_json::value::RawValue;
 
-use self::fields::{fields, is_object, is_string};
+use self::fields::{fields, fields_of_beginning, is_object, is_string};
 pub use self::reply::{Element, Failure, Reply, Routes};
 pub use self::route::Route;
+
+/// The keys of a message.
+const KEYS: [&str; 5] = [ID, PARENT_ID, ROUTE, HEADERS, PAYLOAD];
 
 /// A received message. JSON values are kept as written.
 #[derive(Debug)]
@@ -64,16 +67,28 @@ impl<'a> Message<'a> {
     /// If the bytes are not a JSON object in UTF-8.
     pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
         let text = std::str::from_utf8(body)?;
-        let keys = [ID, PARENT_ID, ROUTE, HEADERS, PAYLOAD];
-        let [id, parent_id, route, headers, payload] = fields(text, keys)?;
-        Ok(Self {
+        Ok(Self::of(fields(text, KEYS)?))
+    }
+
+    /// Parses the beginning of a message: what is complete in it. In messages of a sidecar, the payload comes last.
+    #[must_use]
+    pub fn read_beginning(body: &'a [u8]) -> Self {
+        let text = match std::str::from_utf8(body) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&body[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        Self::of(fields_of_beginning(text, KEYS))
+    }
+
+    fn of([id, parent_id, route, headers, payload]: [Option<&'a str>; 5]) -> Self {
+        Self {
             id: id.filter(|id| is_string(id) && *id != "\"\""),
             parent_id: parent_id.filter(|id| is_string(id)),
             route: route.filter(|route| is_object(route)),
             routing: Routing::read(route),
             headers: headers.filter(|headers| is_object(headers)),
             payload,
-        })
+        }
     }
 
     /// Why a message to error-end failed, from its payload.

@@ -149,6 +149,7 @@ async fn run(config: Config) -> io::Result<Exit> {
                 report_period: parts.report_period(),
                 slots: parts.config.runtime.concurrency,
                 lookahead: parts.config.lookahead,
+                max_message_size: parts.max_delivery(),
                 stopping: parts.stopping.clone(),
             };
             let broker = RabbitMq::start(&settings, events, parts.metrics.broker.clone());
@@ -177,6 +178,12 @@ struct Parts {
 }
 
 impl Parts {
+    /// An end actor must handle a message of any size, since it cannot send it to error-end (SC-68, SC-83).
+    fn max_delivery(&self) -> Option<usize> {
+        let rules = &self.config.rules;
+        rules.end.is_none().then_some(rules.max_message_size)
+    }
+
     /// How long a message may wait for its final report to be accepted (SC-90).
     fn report_period(&self) -> Duration {
         let gateway = self.config.gateway.as_ref();

@@ -97,6 +97,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
     pub fn new(context: Arc<Context<B, R>>, delivery: Delivery) -> Self {
         let state = DeliveryState {
             deliveries: delivery.deliveries,
+            size: Some(delivery.size).filter(|_| !delivery.is_whole()),
             ..DeliveryState::default()
         };
         let span = context

@@ -331,9 +331,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             Event::Blocked(blocked) => self.blocked = blocked,
             Event::Delivered(delivery) => {
                 let redelivered = delivery.deliveries != Deliveries::First;
-                self.context
-                    .metrics
-                    .received(delivery.body.len(), redelivered);
+                self.context.metrics.received(delivery.size, redelivered);
                 self.waiting.push(delivery);
             }
         }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncWriteExt, duplex};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::super::content::LARGEST;
 use super::super::encode::{Arguments, frame, of_channel, of_connection};
 use super::super::method::Event;
 use super::super::protocol::{id, kind};
@@ -32,6 +33,7 @@ fn events_in(runtime: &Runtime, bytes: &[u8]) -> Vec<Event> {
         let reader = Reader {
             stream: bytes,
             frame_max: FRAME_MAX,
+            largest: LARGEST,
             silence: std::time::Duration::from_mins(1),
             events,
             answers,
@@ -101,6 +103,7 @@ fn deliveries_are_the_same_however_they_are_split_into_frames() {
                 tag,
                 redelivered: true,
                 count: count.and_then(|count| u64::try_from(count).ok()),
+                size: body.len(),
                 body: body.into(),
             });
         prop_assert_eq!(events, expected.collect::<Vec<_>>());

@@ -259,6 +259,7 @@ impl State {
             self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
             let _ = events.send(Event::Delivered(Delivery {
                 receipt,
+                size: body.len(),
                 body,
                 deliveries,
                 origin: Origin::default(),

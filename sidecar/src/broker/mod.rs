@@ -71,12 +71,22 @@ pub enum Event {
 pub struct Delivery {
     /// Identifies the delivery when it is settled.
     pub receipt: Receipt,
-    /// The message body.
+    /// The message body, or its beginning if the message is larger than this process accepts.
     pub body: Bytes,
+    /// The size of the whole message, in bytes.
+    pub size: usize,
     /// How often it was delivered before.
     pub deliveries: Deliveries,
     /// Properties that resulting publications inherit.
     pub origin: Origin,
+}
+
+impl Delivery {
+    /// Whether its body is that of the message, so that it can be published again.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.body.len() == self.size
+    }
 }
 
 /// Properties that publications inherit from their source delivery: deduplication and ordering on FIFO queues (SC-41).

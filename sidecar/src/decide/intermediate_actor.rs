@@ -18,8 +18,8 @@ pub(super) struct Case<'a> {
 }
 
 pub(super) fn intermediate_actor(case: &Case<'_>, outcome: Outcome<'_>) -> Decision {
-    let size = case.body.len();
-    if size > case.rules.max_message_size {
+    let whole = Some(case.body.len()).filter(|size| *size > case.rules.max_message_size);
+    if let Some(size) = case.state.size.or(whole) {
         return case.too_large(size, Keep::NoPayload);
     }
     let source = match Message::read(case.body) {
@@ -219,7 +219,10 @@ impl Case<'_> {
     }
 
     fn too_large(&self, size: usize, keep: Keep) -> Decision {
-        let source = Message::read(self.body).ok();
+        let source = match self.state.size {
+            Some(_) => Some(Message::read_beginning(self.body)),
+            None => Message::read(self.body).ok(),
+        };
         let error = Error {
             text: code::MESSAGE_TOO_LARGE,
             original_size: Some(size),

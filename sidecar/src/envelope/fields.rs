@@ -16,10 +16,29 @@ pub(super) fn fields<'a, const N: usize>(
     text: &'a str,
     keys: [&'static str; N],
 ) -> Result<[Option<&'a str>; N], serde_json::Error> {
+    let mut found = [None; N];
     let mut deserializer = Deserializer::from_str(text);
-    let found = deserializer.deserialize_map(Object { keys })?;
+    deserializer.deserialize_map(Object {
+        keys,
+        found: &mut found,
+    })?;
     deserializer.end()?;
     Ok(found)
+}
+
+/// Like [`fields`], of the beginning of an object: what is complete before the text ends.
+pub(super) fn fields_of_beginning<'a, const N: usize>(
+    text: &'a str,
+    keys: [&'static str; N],
+) -> [Option<&'a str>; N] {
+    let mut found = [None; N];
+    let object = Object {
+        keys,
+        found: &mut found,
+    };
+    // The end of the text is an error.
+    let _ = Deserializer::from_str(text).deserialize_map(object);
+    found
 }
 
 /// Whether a value that is JSON is a string.
@@ -32,29 +51,30 @@ pub(super) fn is_object(written: &str) -> bool {
     written.starts_with('{')
 }
 
-struct Object<const N: usize> {
+struct Object<'f, 'a, const N: usize> {
     keys: [&'static str; N],
+    found: &'f mut [Option<&'a str>; N],
 }
 
-impl<'a, const N: usize> Visitor<'a> for Object<N> {
-    type Value = [Option<&'a str>; N];
+impl<'a, const N: usize> Visitor<'a> for Object<'_, 'a, N> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut found = [None; N];
         while let Some(index) = map.next_key_seed(Key(&self.keys))? {
             let value: Written<'a> = map.next_value()?;
             if let Some(index) = index {
-                let place = found
+                let place = self
+                    .found
                     .get_mut(index)
                     .ok_or_else(|| A::Error::custom("no such key"))?;
                 *place = Some(value.get());
             }
         }
-        Ok(found)
+        Ok(())
     }
 }
 

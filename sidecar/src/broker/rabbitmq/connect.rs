@@ -19,6 +19,8 @@ const NOT_FOUND: u16 = 404;
 pub(super) struct Connector {
     settings: RabbitMqConfig,
     actor: String,
+    /// Of a delivery with more bytes, only the beginning is received; `None`: there is no limit.
+    largest: Option<usize>,
     backoff: ReconnectBackoff,
     /// The last logged reason, to log repeated failures once.
     last_logged: Option<String>,
@@ -31,6 +33,7 @@ impl Connector {
     pub(super) fn new(
         settings: RabbitMqConfig,
         actor: &str,
+        largest: Option<usize>,
         closing: CancellationToken,
         metrics: BrokerMetrics,
     ) -> Self {
@@ -38,6 +41,7 @@ impl Connector {
         Self {
             settings,
             actor,
+            largest,
             backoff: ReconnectBackoff::default(),
             last_logged: None,
             since: None,
@@ -61,7 +65,7 @@ impl Connector {
             let closing = self.closing.clone();
             let attempt = tokio::select! {
                 () = closing.cancelled() => return None,
-                attempt = open(&self.settings, &self.actor, purpose) => attempt,
+                attempt = open(&self.settings, &self.actor, purpose, self.largest) => attempt,
             };
             match attempt {
                 Ok(connection) => {
@@ -99,7 +103,7 @@ impl Connector {
         let (settings, actor, queue) =
             (self.settings.clone(), self.actor.clone(), queue.to_owned());
         async move {
-            let connection = open(&settings, &actor, Purpose::Consume).await;
+            let connection = open(&settings, &actor, Purpose::Consume, None).await;
             let mut connection = connection.ok()?;
             connection.count(&queue);
             match connection.event().await {
@@ -120,6 +124,7 @@ async fn open(
     settings: &RabbitMqConfig,
     actor: &str,
     purpose: Purpose,
+    largest: Option<usize>,
 ) -> Result<Connection, OpenError> {
     let password = password(&settings.password)?;
     let tls = match &settings.ca_file {
@@ -137,7 +142,10 @@ async fn open(
         product: "asya-sidecar",
         name: &connection_name,
     };
-    Connection::open(stream, &login, purpose).await
+    match largest {
+        Some(largest) => Connection::open_limited(stream, &login, purpose, largest).await,
+        None => Connection::open(stream, &login, purpose).await,
+    }
 }
 
 /// Reads the password anew at each attempt, since Secrets are rotated.

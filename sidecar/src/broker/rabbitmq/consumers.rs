@@ -235,18 +235,21 @@ impl Session {
                 redelivered,
                 count,
                 body,
+                size,
             } => {
                 consuming.unacknowledged.delivered(tag, consumer);
                 let receipt = Receipt::new(consuming.connection, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
                 self.counting.delivered(deliveries);
-                self.near_limit.delivered(&receipt, count, &body);
-                self.emit(Event::Delivered(Delivery {
+                let delivery = Delivery {
                     receipt,
                     body,
+                    size,
                     deliveries,
                     origin: Origin::default(),
-                }));
+                };
+                self.near_limit.delivered(&delivery, count);
+                self.emit(Event::Delivered(delivery));
             }
             asya_amqp::Event::Consuming(_) | asya_amqp::Event::Cancelled(_) => {
                 consuming.changing = None;

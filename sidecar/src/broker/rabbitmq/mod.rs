@@ -74,6 +74,8 @@ pub struct ConnectionSettings {
     pub slots: usize,
     /// Prefetch policy.
     pub lookahead: Lookahead,
+    /// Of a message with more bytes, only the beginning is received; `None`: there is no limit.
+    pub max_message_size: Option<usize>,
     /// Cancelled on shutdown.
     pub stopping: CancellationToken,
 }
@@ -95,6 +97,7 @@ impl RabbitMq {
             Connector::new(
                 settings.broker.clone(),
                 &settings.actor,
+                settings.max_message_size,
                 closing.clone(),
                 metrics,
             )
@@ -237,9 +240,7 @@ impl Broker for RabbitMq {
     fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
         let (this, receipt) = (self.clone(), delivery.receipt.clone());
         // A queue that counts must see each failure, since its delivery limit ends them.
-        let relocating = self
-            .counting
-            .is_absent()
+        let relocating = (self.counting.is_absent() && delivery.is_whole())
             .then(|| self.request(self.relocated(delivery.body.clone()), true));
         async move {
             let stored = match relocating {
@@ -304,6 +305,7 @@ mod tests {
             report_period: Duration::ZERO,
             slots,
             lookahead,
+            max_message_size: None,
             stopping: CancellationToken::new(),
         };
         let end_actor = |minutes, slots, lookahead| ConnectionSettings {
@@ -377,6 +379,7 @@ mod tests {
         Delivery {
             receipt: Receipt::new(1, 1, CancellationToken::new()),
             body: r#"{"id":"7"}"#.into(),
+            size: 10,
             deliveries,
             origin: Origin::default(),
         }

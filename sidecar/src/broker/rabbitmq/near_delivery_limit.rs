@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::RabbitMq;
-use crate::broker::{Receipt, Refusal, Settlement};
+use crate::broker::{Delivery, Receipt, Refusal, Settlement};
 
 /// Returned at most this often. Lost connections count as well, so this leaves a margin of two.
 const MAX_RETURNS: u64 = 18;
@@ -26,10 +26,12 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(super) struct NearDeliveryLimit(Arc<Mutex<HashMap<(u64, u64), Bytes>>>);
 
 impl NearDeliveryLimit {
-    /// Keeps the body of a delivery that must not be returned any more. `count`: how often it was returned.
-    pub(super) fn delivered(&self, receipt: &Receipt, count: Option<u64>, body: &Bytes) {
-        if count.is_some_and(|count| count >= MAX_RETURNS) {
-            self.0.lock().insert(receipt.key(), body.clone());
+    /// Keeps the body of a delivery that must not be returned any more. `count`: how often it was returned. A message
+    /// that is too large for this process cannot be published again.
+    pub(super) fn delivered(&self, delivery: &Delivery, count: Option<u64>) {
+        if count.is_some_and(|count| count >= MAX_RETURNS) && delivery.is_whole() {
+            let body = delivery.body.clone();
+            self.0.lock().insert(delivery.receipt.key(), body);
         }
     }
 
@@ -102,7 +104,7 @@ mod tests {
     /// A delivery that was returned often.
     fn often_returned(near_limit: &super::NearDeliveryLimit) -> Delivery {
         let delivery = delivery(Deliveries::Before(18));
-        near_limit.delivered(&delivery.receipt, Some(18), &delivery.body);
+        near_limit.delivered(&delivery, Some(18));
         delivery
     }
 
@@ -149,6 +151,22 @@ mod tests {
             assert_eq!(settlement, Settlement::Requeue);
             assert!(published.try_recv().is_err());
         }
+    }
+
+    /// SC-83: the copy would be its beginning only.
+    #[tokio::test]
+    async fn message_of_which_only_the_beginning_is_known_is_not_published_again() {
+        let (broker, mut settled, mut published) = broker();
+        broker.counting.delivered(Deliveries::Redelivered);
+        let delivery = Delivery {
+            size: 100,
+            ..delivery(Deliveries::Redelivered)
+        };
+        broker.near_limit.delivered(&delivery, Some(18));
+        broker.defer(&delivery).await;
+        assert!(published.try_recv().is_err());
+        let (_, settlement) = settled.try_recv().expect("settled");
+        assert_eq!(settlement, Settlement::RequeueFailed);
     }
 
     /// SC-74: the broker delivers the message again, and both would be processed.

@@ -170,9 +170,11 @@ impl Poll {
             .attributes
             .as_ref()
             .and_then(|all| all.get(&Attribute::MessageGroupId).cloned());
+        let body = message.body.unwrap_or_default();
         let delivery = Delivery {
             receipt: Receipt::new(0, number, CancellationToken::new()),
-            body: message.body.unwrap_or_default().into(),
+            size: body.len(),
+            body: body.into(),
             deliveries: match received {
                 0 | 1 => Deliveries::First,
                 more => Deliveries::Before(more - 1),

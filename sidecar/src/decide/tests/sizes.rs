@@ -212,3 +212,34 @@ fn messages_that_are_too_large_go_to_error_end_in_reduced_form() {
     }
     assert_eq!(refused.and(Kind::ErrorEnd, 7), None);
 }
+
+/// SC-83, SC-84: the rest was not received.
+#[test]
+fn beginning_of_a_message_that_is_too_large_has_all_but_its_payload() {
+    let source = concat!(
+        r#"{"id":"1","parent_id":"0","route":{"actors":["foo"],"current":0},"headers":{"h":1.50},"#,
+        r#""payload":"ü"}"#
+    );
+    let payload = r#""payload":{"error":"message_too_large","original_size":70000}}"#;
+    let beginning = |bytes: usize| {
+        let state = DeliveryState {
+            size: Some(70_000),
+            ..DeliveryState::default()
+        };
+        let body = &source.as_bytes()[..bytes];
+        let mut sent = sent(&rules(), body, Outcome::Received, &state);
+        assert_eq!(sent.len(), 1);
+        sent.remove(0)
+    };
+    let head = &source[..source.find(r#""payload""#).expect("a payload")];
+    for cut in [0, 5, 12, 13] {
+        // In the key of the payload, or in it, also within a character.
+        assert_eq!(beginning(head.len() + cut), format!("{head}{payload}"));
+    }
+    let no_headers = source.find(r#""headers""#).expect("headers");
+    assert_eq!(
+        beginning(no_headers + 14),
+        format!("{}{payload}", &source[..no_headers])
+    );
+    assert!(beginning(8).starts_with(r#"{"id":"unparsable-"#), "SC-67");
+}

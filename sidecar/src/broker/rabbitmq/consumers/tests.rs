@@ -32,7 +32,13 @@ fn session(
     let (settlements, to_settle) = mpsc::unbounded_channel();
     let (told, events) = mpsc::unbounded_channel();
     let session = Session {
-        connector: Connector::new(settings, "foo", CancellationToken::new(), metrics.clone()),
+        connector: Connector::new(
+            settings,
+            "foo",
+            None,
+            CancellationToken::new(),
+            metrics.clone(),
+        ),
         queue: "asya-foo".to_owned(),
         near_limit: NearDeliveryLimit::default(),
         counting: Counting::default(),

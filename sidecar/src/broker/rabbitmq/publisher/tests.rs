@@ -20,7 +20,7 @@ fn publisher() -> (Publisher, mpsc::UnboundedSender<Request>) {
     let settings = settings();
     let metrics = BrokerMetrics::default();
     let closing = CancellationToken::new();
-    let connector = Connector::new(settings.clone(), "foo", closing, metrics.clone());
+    let connector = Connector::new(settings.clone(), "foo", None, closing, metrics.clone());
     let (requests, to_publish) = mpsc::unbounded_channel();
     let (events, _) = mpsc::unbounded_channel();
     let publisher = Publisher::new(connector, &settings, to_publish, events, metrics);
