@@ -54,6 +54,11 @@ impl LookaheadPolicy {
 
     /// Records a call that has run for [`LONG_CALL`]: other consumers could process what is prefetched here.
     pub fn record_long_call(&mut self) {
+        self.restart();
+    }
+
+    /// Forgets all calls.
+    pub fn restart(&mut self) {
         self.is_fast = false;
         self.last.clear();
     }

@@ -322,6 +322,8 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             }
             Event::Disconnected => {
                 self.health.set_broker(false);
+                // Its messages are redelivered, and would wait behind a call that turns out to be long.
+                self.lookahead.restart();
                 self.waiting
                     .take_matching(|delivery| delivery.receipt.is_lost());
                 let lost = self.in_flight.iter();

@@ -1,0 +1,36 @@
+//! Lookahead `auto` when the broker delivers messages again.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::bench::{Bench, Script, message};
+use super::{NEXT, OWN};
+use crate::config::Lookahead;
+
+/// SC-34, SC-44: redelivered messages are not given back, so they would wait for calls that are long by now, and for
+/// longer than the consumer timeout.
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_lost_connection_are_not_prefetched_again() {
+    let mut bench = Bench::new();
+    bench.settings.lookahead = Lookahead::Auto;
+    bench.broker.is_classic();
+    bench.broker.put(OWN, (0..60).map(message));
+    let scheduler = bench.start();
+    bench.emptied().await;
+    for id in 100..110_usize {
+        let takes = Script::Takes(Duration::from_mins(5));
+        bench.runtime.script(&id.to_string(), takes);
+    }
+    let first = Script::Takes(Duration::from_millis(200));
+    bench.runtime.script_once("100", first);
+    bench.broker.put(OWN, (100..110).map(message));
+    sleep(Duration::from_millis(100)).await;
+    assert!(bench.broker.messages(OWN).is_empty(), "prefetched");
+    bench.broker.cut();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(bench.broker.messages(OWN).len(), 9, "for other pods");
+    bench.emptied().await;
+    assert_eq!(bench.ids_in(NEXT).len(), 70);
+    bench.stop(scheduler).await;
+}
