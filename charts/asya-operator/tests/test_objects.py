@@ -286,14 +286,17 @@ class Objects(ChartCase):
         self.assertEqual(self.rules(self.default) - without, all_of_them)
 
     def test_webhook_configurations_are_written_by_name_and_go_with_the_owner_role(self):
-        """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""
+        """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them.
+
+        `delete` on what gets an owner: admission plugin OwnerReferencesPermissionEnforcement asks for it.
+        """
         configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
         group, role = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
         expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch")}
         injectors = tuple([NAME + "-injector"] + [NAME + "-injector-" + str(number) for number in range(2, 11)])
-        for verb in ("create", "patch"):
+        for verb in ("create", "patch", "delete"):
             expected |= {(group, configurations[0], verb, injectors), (group, configurations[1], verb, (NAME + "-validator",))}
-        expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (role,)) for verb in ("get", "list", "watch", "patch")}
+        expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (role,)) for verb in ("get", "list", "watch", "patch", "delete")}
         expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
         # SAFE-4, SAFE-6
         expected |= {("", kind, verb, ()) for kind in ("resourcequotas", "limitranges") for verb in ("list", "watch")}

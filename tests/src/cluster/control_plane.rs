@@ -8,6 +8,7 @@ use kube::Client;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
+use super::Options;
 use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::pki::{self, TestCa, Use};
@@ -27,8 +28,8 @@ pub(crate) struct ControlPlane {
 }
 
 /// Starts the control plane; `folder/egress.sock` must be listening. With a real node, it is reachable from pods, too.
-pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<ControlPlane> {
-    write_certificates(folder, real)?;
+pub(crate) async fn start(bin: &Path, folder: &Path, options: Options) -> Result<ControlPlane> {
+    write_certificates(folder, options.real)?;
     write_file(
         &folder.join("tokens.csv"),
         &format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),
@@ -45,7 +46,8 @@ pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<Contr
     let client = client(&api_server, folder)?;
 
     let etcd = Process::start(etcd(bin, folder, etcd_port, ports::free()?)).await?;
-    let server = Process::start(api_server_spec(bin, folder, etcd_port, api_port, real)).await?;
+    let server = api_server_spec(bin, folder, (etcd_port, api_port), options);
+    let server = Process::start(server).await?;
     let ready = async {
         let answer = eventually("the API server is ready", START, async || {
             let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -198,9 +200,14 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
     ])
 }
 
-fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: bool) -> Spec {
+fn api_server_spec(
+    bin: &Path,
+    folder: &Path,
+    (etcd_port, port): (u16, u16),
+    options: Options,
+) -> Spec {
     let file = |name: &str| folder.join(name).display().to_string();
-    let reached: &[&str] = if real {
+    let reached: &[&str] = if options.real {
         // A sandbox is not reachable from outside.
         &[
             "--bind-address=0.0.0.0",
@@ -214,13 +221,18 @@ fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: b
         ]
     };
     let spec = spec("kube-apiserver", bin, folder).args(reached);
-    let spec = if real {
+    let spec = if options.real {
         spec.args([
             format!("--advertise-address={}", real::ADDRESS),
             format!("--kubelet-client-certificate={}", file("to-kubelet.crt")),
             format!("--kubelet-client-key={}", file("to-kubelet.key")),
             format!("--kubelet-certificate-authority={}", file("ca.crt")),
         ])
+    } else {
+        spec
+    };
+    let spec = if options.guards_owners {
+        spec.arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
     } else {
         spec
     };

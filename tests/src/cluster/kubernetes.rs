@@ -28,7 +28,7 @@ pub(super) async fn start(
         Ok(Some((place, runtime)))
     };
     let api = async {
-        let control_plane = control_plane::start(bin, folder, options.real).await?;
+        let control_plane = control_plane::start(bin, folder, options).await?;
         client.send_replace(Some(control_plane.client.clone()));
         Ok::<_, Error>(control_plane)
     };

@@ -51,6 +51,10 @@ pub struct Options {
     pub nodes: u32,
     /// Add a real node, in the sandbox that this process runs in.
     pub real: bool,
+    /// Enable the admission plugin `OwnerReferencesPermissionEnforcement`, as `OpenShift` does: changing an object's
+    /// owner takes the right to delete it, and blocking an owner's deletion the right to set its finalizers. The API
+    /// server then refuses owners of a kind until up to 30 s after its CRD is created.
+    pub guards_owners: bool,
 }
 
 impl Default for Options {
@@ -62,6 +66,7 @@ impl Default for Options {
             keda: false,
             nodes: 2,
             real: false,
+            guards_owners: false,
         }
     }
 }

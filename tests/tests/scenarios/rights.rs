@@ -32,9 +32,11 @@ const OUR_GROUPS: [&str; 8] = [
     "keda.sh",
     "events.k8s.io",
     "apiextensions.k8s.io",
-    "admissionregistration.k8s.io",
-    "rbac.authorization.k8s.io",
+    ADMISSION,
+    RBAC,
 ];
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
 /// An actor that needs one object of every kind: an IAM role on SQS, and scaling.
@@ -129,7 +131,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     scenario.apply(&actor).await?;
     let written = async |from| -> Result<Vec<Write>> {
         let mut writes = audit.requests_since(from, user).await?;
-        let groups = ["admissionregistration.k8s.io", "rbac.authorization.k8s.io"];
+        let groups = [ADMISSION, RBAC];
         // Skip dry runs in other namespaces: those in a terminating one are refused.
         let here = |it: &Write| it.resource == "pods" && it.namespace == scenario.namespace();
         writes.retain(|it| groups.contains(&&*it.group) || here(it));
@@ -219,8 +221,16 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         // Written at start only; other scenarios cover the CRD.
         let crds = "customresourcedefinitions";
         exercised.extend(["create", "patch"].map(|verb| right("apiextensions.k8s.io", crds, verb)));
-        // Needed for `blockOwnerDeletion` if the OwnerReferencesPermissionEnforcement admission plugin is on.
+        // Admission plugin OwnerReferencesPermissionEnforcement asks for these: to set `blockOwnerDeletion`, and to
+        // change the owner of an object.
         exercised.insert(right("asya.sh", "asyncactors/finalizers", "update"));
+        for (group, resource) in [
+            (ADMISSION, "mutatingwebhookconfigurations"),
+            (ADMISSION, "validatingwebhookconfigurations"),
+            (RBAC, "clusterroles"),
+        ] {
+            exercised.insert(right(group, resource, "delete"));
+        }
         let client = scenario.client();
         let role = Api::<ClusterRole>::all(client.clone()).get(NAME).await?;
         // Other scenarios evict pods of bindings.

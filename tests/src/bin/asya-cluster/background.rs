@@ -95,7 +95,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
 
 pub(crate) async fn serve(with: With) -> Result<ExitCode> {
     let files = files()?;
-    let mut cluster = with.start(json!({})).await?;
+    let mut cluster = with.start(with.options(), json!({})).await?;
     process::remove_at_end(&files.state);
     cluster.state().write(&files.state)?;
     let error = cluster.death().await;

@@ -99,10 +99,10 @@ impl With {
         }
     }
 
-    /// Starts a cluster, and the operator with these values.
-    async fn start(self, values: Value) -> Result<RunningCluster> {
+    /// Starts a cluster with these options, and the operator with these values.
+    async fn start(self, options: Options, values: Value) -> Result<RunningCluster> {
         self.build(|_| ()).await?;
-        let mut cluster = RunningCluster::start(self.options()).await?;
+        let mut cluster = RunningCluster::start(options).await?;
         if !self.no_operator
             && let Err(error) = cluster.start_operator(values).await
         {

@@ -2,11 +2,13 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 
-use asya_tests::Result;
-use asya_tests::cluster::{STATE_VARIABLE, State};
+use asya_tests::cluster::{Cluster, Options, STATE_VARIABLE, State};
+use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::operator::of_all_scenarios;
 use asya_tests::process::{Process, Spec};
+use asya_tests::{Error, Result};
 use serde_json::json;
 
 use crate::With;
@@ -18,7 +20,14 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
     } else {
         of_all_scenarios()
     };
-    let mut cluster = with.start(values).await?;
+    let options = Options {
+        guards_owners: !with.no_operator,
+        ..with.options()
+    };
+    let mut cluster = with.start(options, values).await?;
+    if !with.no_operator {
+        owners_are_known(&cluster).await?;
+    }
     let state = cluster.folder().join("state.json");
     cluster.state().write(&state)?;
     let (program, args) = command.split_first().unwrap_or((&command[0], &[]));
@@ -42,6 +51,35 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
         cluster.keep_logs();
     }
     Ok(exit_code(status))
+}
+
+/// How long an API server may take to find a kind after its CRD is created, and some more.
+const KIND_IS_FOUND: Duration = Duration::from_mins(1);
+
+/// Waits until the operator may create objects of actors: with `guards_owners` the API server first has to find their
+/// kind, and the first scenarios would wait instead.
+async fn owners_are_known(cluster: &Cluster) -> Result<()> {
+    let owner = json!({
+        "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "any", "uid": "any", "controller": true,
+        "blockOwnerDeletion": true,
+    });
+    let dependent = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]},
+    });
+    let file = cluster.folder().join("owned.json");
+    std::fs::write(&file, dependent.to_string()).map_err(Error::other)?;
+    let (file, user) = (
+        file.display().to_string(),
+        format!("--as={}", cluster.operator_user()?),
+    );
+    let create = ["create", "--dry-run=server", &user, "--filename", &file];
+    eventually(
+        "objects may have actors as owners",
+        KIND_IS_FOUND,
+        async || cluster.kubectl(&create).await.map_err(NotYet::new),
+    )
+    .await
+    .map(drop)
 }
 
 /// Broker addresses for the tests of the broker clients, which need no Kubernetes.
