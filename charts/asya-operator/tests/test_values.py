@@ -271,9 +271,11 @@ class Values(ChartCase):
             self.assertEqual(monitor["spec"]["selector"]["matchLabels"], service["spec"]["selector"])
 
     def test_an_upgrade_without_leader_election_never_runs_two_controllers(self):
+        """OPS-10: the release owns the fields that the other strategy forbids, or helm 4 could not remove them."""
         deployment = self.deployment({"leaderElection": {"enabled": False}})
         self.assertEqual(deployment["spec"]["strategy"], {"type": "Recreate"})
-        self.assertNotIn("strategy", self.default["Deployment", NAME]["spec"])
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+        self.assertEqual(self.default["Deployment", NAME]["spec"]["strategy"], rolling)
 
     def test_health_check_can_be_switched_off_by_a_number_too(self):
         """QUE-21 (d)"""

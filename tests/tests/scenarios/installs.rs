@@ -227,6 +227,34 @@ async fn helm_4_installs_upgrades_tests_and_removes_the_operator() {
     .await;
 }
 
+/// OPS-10: helm 4 applies by server-side apply, so only fields that the release owns go with an upgrade.
+#[tokio::test]
+async fn upgrades_switch_leader_election_off_and_on() {
+    on_a_cluster("elects", async |cluster, _| {
+        prepare(cluster).await?;
+        let helm = Helm::four(cluster);
+        helm.with_chart(&["install"], json!({})).await?;
+        let deployments: Api<Deployment> = Api::namespaced(cluster.client(), HOME);
+        for (elects, strategy) in [
+            (false, "Recreate"),
+            (true, "RollingUpdate"),
+            (false, "Recreate"),
+        ] {
+            let values = json!({"leaderElection": {"enabled": elects}});
+            helm.with_chart(&["upgrade"], values).await?;
+            let spec = deployments
+                .get("asya-operator")
+                .await?
+                .spec
+                .unwrap_or_default();
+            let found = spec.strategy.unwrap_or_default();
+            assert_eq!(found.type_.as_deref(), Some(strategy));
+        }
+        Ok(())
+    })
+    .await;
+}
+
 /// CFG-11, AVL-5
 #[tokio::test]
 async fn rendered_manifests_are_removed_without_a_trace() {
