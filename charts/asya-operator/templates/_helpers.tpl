@@ -192,7 +192,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{/* Replicas of the webhook. */}}
 {{- define "asya-operator.webhook.replicas" -}}
-{{- ternary 3 .Values.webhook.replicaCount .Values.ha.enabled }}
+{{- max (ternary 3 0 .Values.ha.enabled) (int .Values.webhook.replicaCount) }}
 {{- end }}
 
 {{/* Where pods of either program may run. */}}

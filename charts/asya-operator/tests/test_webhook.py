@@ -82,8 +82,14 @@ class Webhook(ChartCase):
         spec = self.webhook(at("ha.enabled", True))["spec"]
         self.assertEqual(spec["replicas"], 3)
         spread = spec["template"]["spec"]["topologySpreadConstraints"]
-        self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"DoNotSchedule"})
+        # A hard rule takes no node without its label, and many clusters label no zones.
+        rules = {each["topologyKey"]: each["whenUnsatisfiable"] for each in spread}
+        self.assertEqual(rules, {"kubernetes.io/hostname": "DoNotSchedule", "topology.kubernetes.io/zone": "ScheduleAnyway"})
         self.assertEqual({each["nodeTaintsPolicy"] for each in spread}, {"Honor"})
+        for count, replicas in ((1, 3), (5, 5)):
+            values = {"ha": {"enabled": True}, "webhook": {"replicaCount": count}}
+            self.assertEqual(self.webhook(values)["spec"]["replicas"], replicas)
+            self.assertEqual(self.look(self.deployment(values), "--webhook-replicas"), str(replicas))
 
     def test_service_reaches_the_webhook_and_nothing_of_the_controllers_does(self):
         """ADM-1"""
