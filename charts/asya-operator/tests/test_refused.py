@@ -193,9 +193,12 @@ class Refusals(ChartCase):
         self.assertIn("health.port is 443, as is the port of the webhook's Service", self.refusal(at("health.port", 443)))
         self.helm.text({"webhook": {"enabled": False}, "health": {"port": 443}})
 
-    def test_service_monitor_needs_metrics(self):
-        """OPS-10: there would be nothing to scrape."""
-        self.assert_refused_at("metrics.enabled", {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}})
+    def test_what_reads_metrics_needs_metrics(self):
+        """OPS-10: there would be nothing to scrape, an empty dashboard, and an alert for ever."""
+        for reader in ("serviceMonitor", "prometheusRule", "dashboard"):
+            with self.subTest(reader):
+                self.assert_refused_at("metrics.enabled", {"metrics": {"enabled": False, reader: {"enabled": True}}})
+        self.helm.text({"metrics": {"enabled": False}})
 
     def test_disabled_rabbitmq_may_lack_its_host(self):
         """RMQ-1"""
