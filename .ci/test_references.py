@@ -90,6 +90,11 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(used), 10)
         self.assertEqual([name for name in sorted(used) if "`%s`" % name not in page], [])
 
+    def test_codes_that_are_also_the_error_of_messages_are_marked(self):
+        """SC-66"""
+        marked = {code for code, is_error, _ in metrics.codes() if is_error == "yes"}
+        self.assertEqual(marked, {"`%s`" % code for code in ("unsupported_generation", "runtime_crashed", "invalid_reply", "invalid_destination", "message_too_large")})
+
     def test_policies_name_the_actions_of_the_calls(self):
         text = "self.sqs.create_queue().send(); self.send_message_batch()\n#[cfg(test)]\nsqs.purge_queue()"
         with mock.patch.object(source, "text", lambda _: text):

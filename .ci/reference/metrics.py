@@ -10,6 +10,8 @@ WEBHOOK = ["webhook/src/metrics.rs"]
 SIDECAR = "sidecar/src/metrics.rs"
 LABELS = "sidecar/src/metrics/labels.rs"
 CODES = "wire/src/envelope.rs"
+# Where messages to error-end get their `error`.
+DECISIONS = "sidecar/src/decide/intermediate_actor.rs"
 TYPES = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram", "Histograms": "histogram", "Info": "info"}
 SUFFIXES = {"counter": "_total", "info": "_info"}
 SCRAPING = (
@@ -51,7 +53,7 @@ class Metric(NamedTuple):
 def page():
     return markdown.page(
         "Metrics",
-        [*CONTROLLER, *WEBHOOK, SIDECAR, LABELS, CODES],
+        [*CONTROLLER, *WEBHOOK, SIDECAR, LABELS, CODES, DECISIONS],
         markdown.prose("In the OpenMetrics text format at `/metrics`. [Runbooks](../runbooks.md) say what to do about the chart's alerts on them."),
         "## Of asya-controller",
         markdown.prose(
@@ -68,14 +70,20 @@ def page():
         PODMONITOR,
         listed(of_sidecar()),
         "### Codes of errors",
-        "Values of label `reason` of `asya_actor_messages_failed_total`, and of `error` in messages to error-end.",
-        markdown.table(["Code", "Meaning"], codes()),
+        markdown.prose(
+            "Values of label `reason` of `asya_actor_messages_failed_total`. In messages to error-end, `error` is the code only where the table says so. Otherwise it is "
+            "a sentence, such as `Runtime timeout exceeded after 5m0s` or `Failed to parse message: …`, as in the former sidecar, or what the runtime answered, such as "
+            "`processing_error` for an exception of the handler."
+        ),
+        markdown.table(["Code", "Also `error`", "Meaning"], codes()),
     )
 
 
 def codes():
+    errors = set(re.findall(r"(?:\bcoded\(\w+, |\btext: )code::(\w+)", source.text(DECISIONS)))
     for item in rust.strings(source.text(CODES), "code"):
-        yield [markdown.code(item.value), markdown.escaped(source.require(item.description, CODES, item.name))]
+        meaning = markdown.escaped(source.require(item.description, CODES, item.name))
+        yield [markdown.code(item.value), "yes" if item.name in errors else "", meaning]
 
 
 def listed(metrics):

@@ -25,7 +25,8 @@ pub const MESSAGE: &str = "message";
 /// In [`DETAILS`]: the exception's stack.
 pub const TRACEBACK: &str = "traceback";
 
-/// Codes of errors that the sidecar itself detects; values of [`ERROR`] and of the metrics' label `reason`.
+/// Codes of errors that the sidecar itself detects: values of the metrics' label `reason`. Some are also the [`ERROR`]
+/// of messages to error-end; others have a sentence there, as in the former sidecar (SC-66).
 pub mod code {
     /// The message is not JSON, or not an envelope.
     pub const PARSE_ERROR: &str = "parse_error";
