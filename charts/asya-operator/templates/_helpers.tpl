@@ -178,6 +178,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- fail (printf "env names %s, which the chart itself sets, from its other values" .name) }}
 {{- end }}
 {{- end }}
+{{- $scripts := .Values.runtime.namespace }}
+{{- if and .Values.rbac.create .Values.rbac.guard (hasPrefix "kube-" $scripts) (ne $scripts .Release.Namespace) }}
+{{- fail (printf "runtime.namespace is %s, where rbac.guard lets the operator write nothing; choose another namespace" $scripts) }}
+{{- end }}
 {{- $health := int .Values.health.port }}
 {{- if and .Values.metrics.enabled (eq (int .Values.metrics.port) $health) }}
 {{- fail (printf "metrics.port and health.port are both %d: a pod cannot serve both on one port" $health) }}

@@ -193,6 +193,14 @@ class Refusals(ChartCase):
         self.assertIn("health.port is 443, as is the port of the webhook's Service", self.refusal(at("health.port", 443)))
         self.helm.text({"webhook": {"enabled": False}, "health": {"port": 443}})
 
+    def test_runtime_script_cannot_be_kept_where_the_guard_lets_nothing_be_written(self):
+        """SEC-13, RUN-3"""
+        values = at("runtime.namespace", "kube-public")
+        self.assertIn("runtime.namespace is kube-public, where rbac.guard", self.refusal(values))
+        for off in ({"guard": False}, {"create": False}):
+            self.helm.text({**values, "rbac": off})
+        self.helm.text(values, namespace="kube-public")
+
     def test_what_reads_metrics_needs_metrics(self):
         """OPS-10: there would be nothing to scrape, an empty dashboard, and an alert for ever."""
         for reader in ("serviceMonitor", "prometheusRule", "dashboard"):
