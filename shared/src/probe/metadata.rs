@@ -55,11 +55,11 @@ impl ProbeMetadata {
 }
 
 /// Minimal pod spec. A namespace that enforces Pod Security's `restricted` level admits it, and a `LimitRange` fills in
-/// the resources.
+/// the resources. It names no user, because `OpenShift` assigns one and refuses any other.
 #[must_use]
 pub fn minimal_spec() -> Value {
     json!({
-        "securityContext": {"runAsNonRoot": true, "runAsUser": 65_532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": PLACEHOLDER_NAME, "image": PLACEHOLDER_NAME, "ports": [{"containerPort": 8000}],
             "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},

@@ -71,6 +71,21 @@ fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     assert_eq!(labels["kaito.sh/workspace"], "asya-probe");
 }
 
+/// CFG-8: Pod Security `restricted` asks for a user other than root, and `OpenShift` refuses any but its own choice.
+#[test]
+fn minimal_pod_is_restricted_and_leaves_its_user_to_the_cluster() {
+    let metadata = ProbeMetadata::of(&pods(), Integration::Generic).unwrap();
+    let pod = minimal_pod(&metadata).unwrap();
+    assert_eq!(
+        pod["spec"]["securityContext"],
+        json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})
+    );
+    assert_eq!(
+        pod["spec"]["containers"][0]["securityContext"],
+        json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})
+    );
+}
+
 /// ROLL-2 (f), SAFE-7
 #[test]
 fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
