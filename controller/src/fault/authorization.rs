@@ -1,15 +1,46 @@
 //! Derives the missing RBAC rule from a response of the API server (FW-27).
 
+use asya_shared::names::IMPERSONATED_SERVICE_ACCOUNT;
+
 use super::{Fault, Reason, Requeue};
 
 /// The fault for a missing permission; `None` if `message` reports something else.
 pub(super) fn missing_permission(object: &str, message: &str) -> Option<Fault> {
-    let forbidden = ForbiddenMessage::parse(message)?;
+    let forbidden = ForbiddenMessage::parse(message).map(|it| it.describe());
+    let missing = forbidden.or_else(|| missing_for_owner(message))?;
     Some(Fault {
         reason: Reason::NotAuthorized,
-        message: format!("{object}: {}", forbidden.describe()),
+        message: format!("{object}: {missing}"),
         requeue: Requeue::SlowBackoff,
     })
+}
+
+/// What admission plugin `OwnerReferencesPermissionEnforcement` misses. It does not say whose permission.
+fn missing_for_owner(message: &str) -> Option<String> {
+    let (object, refusal) = message.split_once(" is forbidden: ")?;
+    let rule = if refusal.starts_with(CANNOT_BLOCK_DELETION) {
+        rule("asya.sh", "asyncactors/finalizers", "update")
+    } else if refusal.starts_with(CANNOT_SET_OWNER) {
+        // `deployments.apps "name"`, or `configmaps "name"`
+        let (resource, _) = object.split_once(' ')?;
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        rule(group, resource, "delete")
+    } else {
+        return None;
+    };
+    Some(format!(
+        "the account that applies it (with controller.impersonate {IMPERSONATED_SERVICE_ACCOUNT}, otherwise the \
+         operator's) is missing the rule {rule} in its namespace, which admission plugin \
+         OwnerReferencesPermissionEnforcement requires; grant it with a Role and a RoleBinding"
+    ))
+}
+
+const CANNOT_BLOCK_DELETION: &str = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't \
+                                     set finalizers on";
+const CANNOT_SET_OWNER: &str = "cannot set an ownerRef on a resource you can't delete";
+
+fn rule(group: &str, resource: &str, verbs: &str) -> String {
+    format!("{{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}}")
 }
 
 /// The API server's wording: `User "U" cannot VERB resource "R" in API group "G" in the namespace "N"`.
@@ -50,12 +81,10 @@ impl<'a> ForbiddenMessage<'a> {
             "create" | "patch" => "create, patch",
             verb => verb,
         };
-        let group = self.group;
-        let resource = self.resource;
+        let rule = rule(self.group, self.resource, verbs);
         format!(
-            "{account_name} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
-             namespace {}; grant it with a Role and a RoleBinding or, if the namespace is being deleted, with a \
-             ClusterRole and a ClusterRoleBinding",
+            "{account_name} is missing the rule {rule} in namespace {}; grant it with a Role and a RoleBinding or, if \
+             the namespace is being deleted, with a ClusterRole and a ClusterRoleBinding",
             self.namespace
         )
     }
@@ -94,6 +123,40 @@ mod tests {
                 .unwrap()
                 .contains("user jane is missing the rule")
         );
+    }
+
+    /// FW-27: admission plugin `OwnerReferencesPermissionEnforcement` does not say whom it refuses.
+    #[test]
+    fn missing_rules_for_owner_references_are_named() {
+        let block = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
+        let adopt = "cannot set an ownerRef on a resource you can't delete: , <nil>";
+        for (refused, why, rule) in [
+            (
+                "deployments.apps",
+                block,
+                r#"{apiGroups: ["asya.sh"], resources: [asyncactors/finalizers], verbs: [update]}"#,
+            ),
+            (
+                "deployments.apps",
+                adopt,
+                r#"{apiGroups: ["apps"], resources: [deployments], verbs: [delete]}"#,
+            ),
+            (
+                "serviceaccounts",
+                adopt,
+                r#"{apiGroups: [""], resources: [serviceaccounts], verbs: [delete]}"#,
+            ),
+        ] {
+            let message = format!("{refused} \"a\" is forbidden: {why}");
+            assert_eq!(
+                message_for(&message).unwrap(),
+                format!(
+                    "Deployment team/a: the account that applies it (with controller.impersonate asya-applier, otherwise \
+                     the operator's) is missing the rule {rule} in its namespace, which admission plugin \
+                     OwnerReferencesPermissionEnforcement requires; grant it with a Role and a RoleBinding"
+                )
+            );
+        }
     }
 
     /// API-5

@@ -38,7 +38,11 @@ async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result
 #[tokio::test]
 async fn impersonated_account_is_named_with_the_rule_it_lacks() {
     let _turn = own_cluster().await;
-    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let options = Options {
+        guards_owners: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "acted", async |scenario| {
         let values = json!({"controller": {"impersonate": true}});
         let operator = Operator::install(&cluster, values).await?;
@@ -56,11 +60,16 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
             .await?;
         let rule = r#"is missing the rule {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}"#;
         refusal(scenario, 200, &format!("{account}{rule}")).await?;
-        grant(scenario, "scripts", "configmaps").await?;
+        let both = "create,patch";
+        grant(scenario, "scripts", both, "configmaps").await?;
         let rule = r#"is missing the rule {apiGroups: ["apps"], resources: [deployments], verbs: [create, patch]}"#;
         refusal(scenario, 300, &format!("{account}{rule}")).await?;
 
-        grant(scenario, "workloads", "deployments.apps").await?;
+        grant(scenario, "workloads", both, "deployments.apps").await?;
+        let rule = r#"is missing the rule {apiGroups: ["asya.sh"], resources: [asyncactors/finalizers], verbs: [update]}"#;
+        refusal(scenario, 350, rule).await?;
+        grant(scenario, "owners", "update", "asyncactors.asya.sh/finalizers").await?;
+
         let mark = cluster.audit().mark().await?;
         let mut actor = minimal_actor("acted");
         actor["spec"]["timeout"] = json!({"processing": 400});
@@ -101,9 +110,9 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
     .await;
 }
 
-async fn grant(scenario: &Scenario, role: &str, resource: &str) -> Result<()> {
-    let resource = format!("--resource={resource}");
-    let role_ = ["create", "role", role, "--verb=create,patch", &resource];
+async fn grant(scenario: &Scenario, role: &str, verbs: &str, resource: &str) -> Result<()> {
+    let (verbs, resource) = (format!("--verb={verbs}"), format!("--resource={resource}"));
+    let role_ = ["create", "role", role, &verbs, &resource];
     scenario.kubectl(&role_).await?;
     let account = format!("--serviceaccount={}:{ACCOUNT}", scenario.namespace());
     let role_flag = format!("--role={role}");
