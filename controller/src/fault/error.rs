@@ -73,6 +73,13 @@ impl From<Fault> for StepError {
 /// Retry delay for an exceeded quota, because no event reports when it is no longer exceeded (FW-28).
 const QUOTA: Duration = Duration::from_mins(1);
 
+/// Retry delay for an owner of a kind that the API server does not know yet: its cache of kinds is renewed every 30 s
+/// (FW-28).
+const OWNER_KIND: Duration = Duration::from_secs(5);
+/// What admission plugin `OwnerReferencesPermissionEnforcement` says then.
+const OWNER_KIND_UNKNOWN: &str =
+    "cannot set blockOwnerDeletion in this case because cannot find RESTMapping";
+
 impl Error {
     /// A write of `object` that the API server rejected with `response`, a conflict.
     pub fn conflict(object: &str, response: &kube::Error) -> Self {
@@ -146,12 +153,19 @@ fn classify_write_error(object: &str, error: kube::Error) -> Result<Fault, Error
 }
 
 fn result(object: &str, status: &Status) -> Fault {
+    let owner_kind_unknown = status.message.contains(OWNER_KIND_UNKNOWN);
+    let hint = if owner_kind_unknown {
+        "; API servers know a kind up to 30 s after its CRD is created"
+    } else {
+        ""
+    };
     Fault {
         reason: Reason::ReconcileError,
-        message: format!("{object}: {}", status.message),
+        message: format!("{object}: {}{hint}", status.message),
         requeue: match status {
             // A kind is not served until shortly after its CRD is created.
             _ if status.is_not_found() => Requeue::Backoff,
+            _ if owner_kind_unknown => Requeue::After(OWNER_KIND),
             _ if status.message.contains("exceeded quota") => Requeue::After(QUOTA),
             _ => Requeue::SlowBackoff,
         },
@@ -216,6 +230,23 @@ mod tests {
                 "FW-28: {text}"
             );
         }
+    }
+
+    /// FW-28: an API server with `OwnerReferencesPermissionEnforcement` finds the actors' kind only some time after the
+    /// CRD is created.
+    #[test]
+    fn object_whose_owner_the_api_server_does_not_know_yet_is_applied_again_soon() {
+        let text = "deployments.apps \"b\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find \
+                    RESTMapping for APIVersion asya.sh/v1alpha1 Kind AsyncActor: no matches for kind";
+        let fault = classify_write_error("Deployment a/b", api_error(403, text)).unwrap();
+        assert_eq!(fault.reason, Reason::ReconcileError);
+        assert_eq!(fault.requeue, Requeue::After(Duration::from_secs(5)));
+        assert_eq!(
+            fault.message,
+            format!(
+                "Deployment a/b: {text}; API servers know a kind up to 30 s after its CRD is created"
+            )
+        );
     }
 
     /// FW-28, FW-32
