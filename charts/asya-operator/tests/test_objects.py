@@ -101,6 +101,10 @@ class Objects(ChartCase):
         rollback = "--helm-rollback=helm rollback asya-operator 1 --namespace asya-system"
         self.assertEqual(container["command"] + container["args"], ["/asya-controller", "--check-uninstall", rollback, "--watch-namespaces=a,b"])
         self.assertNotIn(("Job", NAME + "-uninstall"), self.helm.objects({"uninstallCheck": False}))
+        # With rights in all namespaces, actors of those that were taken off the list are found, too.
+        job = self.helm.objects({**values, "rbac": {"clusterWide": True}})["Job", NAME + "-uninstall"]
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        self.assertEqual(container["args"], ["--check-uninstall", rollback])
 
     def test_helm_test_asks_each_service_whether_what_is_behind_it_is_ready(self):
         """CFG-11"""

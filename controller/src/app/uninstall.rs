@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use asya_process::{BoxError, api_server};
 use asya_shared::names::FINALIZER;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
@@ -43,7 +44,11 @@ impl RemainingActor {
 /// Reports by the exit code whether no actor blocks an uninstall in these namespaces (all of them, if empty).
 /// `rollback` is the command after which Helm upgrades the release again.
 pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &str) -> ExitCode {
-    match remaining_actors(kubeconfig, namespaces).await {
+    let actors = match client(kubeconfig).await {
+        Ok(client) => remaining_actors(&client, namespaces).await,
+        Err(error) => Err(error),
+    };
+    match actors {
         Ok(actors) => match refusal(&actors, rollback) {
             None => {
                 println!("no AsyncActor is left: the operator can be uninstalled");
@@ -64,39 +69,58 @@ pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &s
     }
 }
 
+async fn client(kubeconfig: Option<&str>) -> Result<Client, BoxError> {
+    let config = api_server::config(kubeconfig, READ_TIMEOUT).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// The actors in these namespaces, or in all of them.
 async fn remaining_actors(
-    kubeconfig: Option<&str>,
+    client: &Client,
     namespaces: &[String],
 ) -> Result<Vec<RemainingActor>, BoxError> {
-    let config = api_server::config(kubeconfig, READ_TIMEOUT).await?;
-    let client = Client::try_from(config)?;
-    let apis: Vec<Api<Projected<ActorRecord>>> = match namespaces {
-        [] => vec![Api::all(client)],
-        some => some
-            .iter()
-            .map(|namespace| Api::namespaced(client.clone(), namespace))
-            .collect(),
-    };
     let started = Instant::now();
+    if namespaces.is_empty() {
+        return remaining_in(client, None, started).await;
+    }
     let mut actors = Vec::new();
-    for api in apis {
-        loop {
-            match list(&api).await {
-                Ok(listed) => {
-                    actors.extend(listed);
-                    break;
-                }
-                // The CRD does not exist.
-                Err(kube::Error::Api(status)) if status.is_not_found() => break,
-                Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                    return Err(status.message.into());
-                }
-                Err(error) if started.elapsed() >= RETRY_TIMEOUT => return Err(error.into()),
-                Err(_) => sleep(PAUSE).await,
-            }
-        }
+    for namespace in namespaces {
+        actors.extend(remaining_in(client, Some(namespace), started).await?);
     }
     Ok(actors)
+}
+
+async fn remaining_in(
+    client: &Client,
+    namespace: Option<&str>,
+    started: Instant,
+) -> Result<Vec<RemainingActor>, BoxError> {
+    let api = namespace.map_or_else(
+        || Api::all(client.clone()),
+        |namespace| Api::namespaced(client.clone(), namespace),
+    );
+    loop {
+        match list(&api).await {
+            Ok(actors) => return Ok(actors),
+            // The CRD does not exist.
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Vec::new()),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                return match namespace {
+                    Some(namespace) if is_gone(client, namespace).await => Ok(Vec::new()),
+                    _ => Err(status.message.into()),
+                };
+            }
+            Err(error) if started.elapsed() >= RETRY_TIMEOUT => return Err(error.into()),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Whether the namespace does not exist: the operator's rights in a watched one go with it.
+async fn is_gone(client: &Client, namespace: &str) -> bool {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_metadata_opt(namespace).await;
+    found.is_ok_and(|it| it.is_none())
 }
 
 async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<RemainingActor>, kube::Error> {
@@ -154,7 +178,13 @@ fn ways_out(rollback: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{RemainingActor, refusal};
+    use http::{Request, Response, StatusCode};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::{RemainingActor, refusal, remaining_actors};
     use crate::record::Key;
 
     fn remaining(name: &str, has_finalizer: bool, has_queue: bool) -> RemainingActor {
@@ -164,6 +194,45 @@ mod tests {
             has_finalizer,
             has_queue,
         }
+    }
+
+    /// An API server that lets nobody list actors; only namespace `there` exists.
+    fn forbidding() -> Client {
+        let service = tower::service_fn(|request: Request<Body>| {
+            let (code, body) = match request.uri().path() {
+                "/api/v1/namespaces/there" => (
+                    200,
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "there"}}),
+                ),
+                "/api/v1/namespaces/gone" => (
+                    404,
+                    json!({"status": "Failure", "code": 404, "reason": "NotFound"}),
+                ),
+                _ => (
+                    403,
+                    json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "may not list"}),
+                ),
+            };
+            let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            std::future::ready(Ok::<_, BoxError>(response))
+        });
+        Client::new(service, "default")
+    }
+
+    /// QUE-49: with a watched namespace go the operator's rights there.
+    #[tokio::test]
+    async fn deleted_namespace_has_no_actors() {
+        let client = forbidding();
+        let found = async |namespaces: &[&str]| {
+            let namespaces: Vec<_> = namespaces.iter().map(|it| (*it).to_owned()).collect();
+            let actors = remaining_actors(&client, &namespaces).await;
+            actors.map(|it| it.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(found(&["gone"]).await, Ok(0));
+        let refused = Err("may not list".to_owned());
+        assert_eq!(found(&["gone", "there"]).await, refused);
+        assert_eq!(found(&[]).await, refused);
     }
 
     /// QUE-49
