@@ -77,7 +77,7 @@ impl Online<'_> {
             }
             None => {
                 self.cluster
-                    .dry_run_create(&api, self.namespace, &child.created)
+                    .dry_run_create(&api, self.namespace, &for_dry_run(child))
                     .await
             }
         };
@@ -145,6 +145,13 @@ pub fn api(api_version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
+/// A new object as every user who may create it may do so.
+fn for_dry_run(child: &Child) -> Value {
+    let mut created = child.created.clone();
+    probe::unblock_owners(&mut created);
+    created
+}
+
 /// Whether an object that the actor would own alone is another's. With `adopts` (`spec.adoptionPolicy`), one without a
 /// controller is not.
 fn is_foreign(existing: &Value, wanted: &Value, adopts: bool) -> bool {
@@ -179,6 +186,30 @@ mod tests {
             (&shared, &shared, false, false),
         ] {
             assert_eq!(is_foreign(existing, wanted, adopts), expected, "{existing}");
+        }
+    }
+
+    /// API-9: the operator may set finalizers on actors; users may not, where the API server asks for it.
+    #[test]
+    fn dry_run_of_a_new_object_does_not_block_the_deletion_of_its_owner() {
+        let owned = |blocks: Value| {
+            let mut owner = json!({"kind": "AsyncActor", "name": "embed", "controller": true});
+            if !blocks.is_null() {
+                owner["blockOwnerDeletion"] = blocks;
+            }
+            json!({"kind": "Deployment", "metadata": {"ownerReferences": [owner]}})
+        };
+        for (created, sent) in [
+            (owned(json!(true)), owned(Value::Null)),
+            (owned(Value::Null), owned(Value::Null)),
+            (json!({"kind": "ConfigMap"}), json!({"kind": "ConfigMap"})),
+        ] {
+            let child = Child {
+                applied: created.clone(),
+                created,
+                manager: "m",
+            };
+            assert_eq!(for_dry_run(&child), sent);
         }
     }
 

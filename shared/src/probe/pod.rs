@@ -104,23 +104,30 @@ pub fn from_running_pod(pod: &Value) -> Value {
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.retain(|key, _| !key.starts_with("asya.sh/"));
     }
-    let mut owners = pod["metadata"]["ownerReferences"].clone();
-    // Some clusters allow this field only to users who may set finalizers on the owner.
-    for owner in owners.as_array_mut().into_iter().flatten() {
-        if let Some(owner) = owner.as_object_mut() {
-            owner.remove("blockOwnerDeletion");
-        }
-    }
     let mut labels = pod["metadata"]["labels"].clone();
     if is_injected(pod)
         && let Some(labels) = labels.as_object_mut()
     {
         labels.retain(|key, _| ![label::ASYA, label::ACTOR].contains(&&**key));
     }
-    build_pod(
+    let owners = &pod["metadata"]["ownerReferences"];
+    let mut probe = build_pod(
         &json!({"labels": labels, "annotations": annotations, "ownerReferences": owners}),
         spec,
-    )
+    );
+    unblock_owners(&mut probe);
+    probe
+}
+
+/// Removes `blockOwnerDeletion` from the owner references of an object for a dry run: some clusters, as those with
+/// `OpenShift`, allow this field only to users who may set finalizers on the owner.
+pub fn unblock_owners(object: &mut Value) {
+    let owners = object.pointer_mut("/metadata/ownerReferences");
+    for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(owner) = owner.as_object_mut() {
+            owner.remove("blockOwnerDeletion");
+        }
+    }
 }
 
 fn build_pod(metadata: &Value, mut spec: Value) -> Value {
