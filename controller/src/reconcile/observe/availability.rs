@@ -20,7 +20,7 @@ pub(super) struct ListedPods {
     /// UIDs of those that are not terminating.
     pub(super) active: BTreeSet<Box<str>>,
     /// One of those that are not terminating.
-    pub(super) example: Option<Pod>,
+    pub(super) example: Option<Box<Pod>>,
 }
 
 /// Lists the target's pods.
@@ -62,7 +62,7 @@ pub(super) async fn observe(
     Ok(ListedPods {
         availability,
         active,
-        example: pods.iter().find(is_active).cloned(),
+        example: pods.iter().find(is_active).cloned().map(Box::new),
     })
 }
 

@@ -1,6 +1,8 @@
 use super::{exceeds_budget, loses_ready_pod, stops_all_pods};
 use crate::reconcile::model::rollout::TargetObject;
 
+type Rule<'a> = &'a dyn Fn(&[TargetObject]) -> Option<String>;
+
 /// One of whose three pods is not ready, and none of whose properties forbids a rollout.
 fn object(change: impl Fn(&mut TargetObject)) -> [TargetObject; 2] {
     let mut object = TargetObject {
@@ -17,7 +19,6 @@ fn object(change: impl Fn(&mut TargetObject)) -> [TargetObject; 2] {
 fn controller_rolls_no_pods_where_that_would_cost_more_than_its_user_allows() {
     let budget = |objects: &[TargetObject]| exceeds_budget(objects, Some("models"));
     let no_budget = |objects: &[TargetObject]| exceeds_budget(objects, None);
-    type Rule<'a> = &'a dyn Fn(&[TargetObject]) -> Option<String>;
     let rules: [Rule<'_>; 4] = [
         &|objects| loses_ready_pod(objects),
         &|objects| stops_all_pods(objects),
