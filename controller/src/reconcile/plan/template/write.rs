@@ -23,8 +23,8 @@ use crate::reconcile::model::target_pods::actor_hash;
 use crate::reconcile::plan::controller_rollout::{loses_ready_pod, stops_all_pods};
 use crate::record::applied_by;
 
-/// Requeue intervals: no watch reports that a rollout has ended, that a workload was resumed or has another strategy, or
-/// that all of its pods are ready.
+/// Requeue intervals: no watch reports that a rollout has ended, that a workload was resumed or has another strategy,
+/// or that all of its pods are ready.
 const ROLLING_RETRY: Duration = Duration::from_secs(5);
 const PAUSED_RETRY: Duration = Duration::from_secs(10);
 const UNREADY_RETRY: Duration = Duration::from_secs(10);
