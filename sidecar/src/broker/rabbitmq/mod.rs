@@ -283,7 +283,7 @@ mod tests {
     use crate::config::{Config, Lookahead, Transport};
     use crate::decide::Deliveries;
 
-    /// SC-32, SC-70
+    /// SC-32, SC-70, SC-90
     #[test]
     fn consumer_timeout_covers_all_attempts_and_calls_that_a_prefetched_message_waits_for() {
         use Lookahead::{Auto, Fixed, InFlight};
