@@ -159,7 +159,8 @@ pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Rep
     let (mut report, mut notes) = result?;
     notes.extend(access.notes);
     let format = args.output.output;
-    report.messages.iter_mut().for_each(|it| it.prepare(format));
+    let rows = report.messages.iter_mut().flatten();
+    rows.for_each(|it| it.prepare(format));
     let text = format.write(&report, || render::dead_letters(&report, terminal_width()))?;
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
@@ -181,7 +182,7 @@ async fn act<B: QueueClient>(
             let peeked = peek::peek(broker, &dlq.queue, count, args.payload).await?;
             let notes = peeked.notes(&dlq.queue);
             report.waiting = Some(size.waiting);
-            report.messages = peeked.rows;
+            report.messages = Some(peeked.rows);
             Ok((report, notes))
         }
         DlqAction::Redrive => {

@@ -57,8 +57,9 @@ pub struct DlqReport {
     pub dead_letter_queue: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<MessageRow>,
+    /// Absent unless they are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<MessageRow>>,
     #[serde(flatten)]
     pub outcome: Option<Done>,
     /// Dead letters that others hold, if the broker reports them.
@@ -74,7 +75,7 @@ impl DlqReport {
             queue: names.queue.clone(),
             dead_letter_queue: dlq.queue.clone(),
             waiting: None,
-            messages: Vec::new(),
+            messages: None,
             outcome: None,
             held: 0,
             action,
@@ -114,12 +115,13 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     let (dlq, queue) = (&report.dead_letter_queue, &report.queue);
     let Some(Done { done, others }) = report.outcome else {
         let waiting = report.waiting.unwrap_or_default();
-        let head = format!("{dlq}: {} shown of {waiting}", report.messages.len());
+        let rows = report.messages.as_deref().unwrap_or_default();
+        let head = format!("{dlq}: {} shown of {waiting}", rows.len());
         let head = lines(&head, width);
-        if report.messages.is_empty() {
+        if rows.is_empty() {
             return head;
         }
-        return format!("{head}\n{}", messages(&report.messages, width));
+        return format!("{head}\n{}", messages(rows, width));
     };
     let left = if others > 0 {
         format!("; left there, of other actors: {others}")

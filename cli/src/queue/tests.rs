@@ -391,6 +391,27 @@ fn dlq_args(action: &str) -> DlqArgs {
     }
 }
 
+/// Scripts read the list, however long it is.
+#[tokio::test]
+async fn list_of_no_dead_letters_is_an_empty_list_in_json() {
+    for (bodies, expected) in [(&[][..], 0), (&["poison"], 1)] {
+        let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", bodies)]);
+        let args = dlq_args("list");
+        let (report, _) = act(&mut broker, &names(), &dlq(false), &args)
+            .await
+            .unwrap();
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["messages"].as_array().map(Vec::len), Some(expected));
+    }
+    let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[])]);
+    let args = dlq_args("redrive");
+    let (report, _) = act(&mut broker, &names(), &dlq(false), &args)
+        .await
+        .unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["messages"], json!(null), "nothing is listed: {json}");
+}
+
 /// A peek that was interrupted hides messages on SQS for a while.
 #[tokio::test]
 async fn messages_that_others_hold_are_not_reported_as_none() {
