@@ -50,15 +50,19 @@ fn main() -> ExitCode {
         .and_then(|runtime| runtime.block_on(run(cli)));
     match result {
         Ok(report) => {
-            // A reader that has seen enough, such as `head`, is no failure.
-            let _ = output::print(&report);
-            report.answer.into()
+            let printed = output::print(&report);
+            match printed.err().and_then(|error| output::failure(&error)) {
+                Some(failure) => failed(&failure),
+                None => report.answer.into(),
+            }
         }
-        Err(failure) => {
-            output::print_error(&format!("error: {failure}"));
-            Answer::Unknown.into()
-        }
+        Err(failure) => failed(&failure),
     }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    output::print_error(&format!("error: {failure}"));
+    Answer::Unknown.into()
 }
 
 /// Runs a command. `--timeout` limits all of its requests together; where it waits for the user or for messages, each

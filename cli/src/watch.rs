@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::cluster::{Cluster, Connection, resource};
-use crate::output::{clear_screen, print, print_error};
+use crate::output::{self, clear_screen, print, print_error};
 
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -70,7 +70,7 @@ enum WatchChange {
 /// closed. Without `watched`, returns it.
 ///
 /// # Errors
-/// If there is no first answer. Later failures are notes.
+/// If there is no first answer, or standard output cannot be written. Later failures to answer are notes.
 pub async fn run(
     connection: &Connection,
     watched: Option<Vec<Watched>>,
@@ -97,17 +97,23 @@ pub async fn run(
                 print_error(&format!("note: {failure}"));
             }
             match limited().await {
-                Ok(report) if screen.show(&report).is_err() => return,
-                Ok(_) => {}
+                Ok(report) => {
+                    if let Err(error) = screen.show(&report) {
+                        return output::failure(&error);
+                    }
+                }
                 Err(failure) => print_error(&format!("note: {failure}")),
             }
         }
     };
-    tokio::select! {
-        () = ended => {}
-        _ = tokio::signal::ctrl_c() => {}
+    let failure = tokio::select! {
+        failure = ended => failure,
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(Report::new(String::new(), Answer::Fine)),
     }
-    Ok(Report::new(String::new(), Answer::Fine))
 }
 
 fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, WatchChange> {

@@ -156,6 +156,25 @@ fn file_that_cannot_be_read_is_a_finding_that_needs_no_cluster() {
     }
 }
 
+/// A file that a script has redirected the output to would be cut off, and the script not know.
+#[test]
+fn output_that_cannot_be_written_is_a_failure_unless_its_reader_has_seen_enough() {
+    let program = assert_cmd::cargo::cargo_bin("kubectl-asya");
+    let mut command = std::process::Command::new(&program);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command.arg("explain").stdout(full).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.starts_with("error: standard output: "), "{text}");
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(&program);
+    let output = command.arg("explain").stdout(writer).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*text), (Some(0), ""));
+}
+
 #[test]
 fn preview_says_which_objects_it_ignores() {
     let manifests = format!("{ACTOR}{POD}");

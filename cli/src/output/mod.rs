@@ -71,7 +71,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 /// Clears the terminal that standard output is.
 ///
 /// # Errors
-/// If standard output is closed.
+/// If standard output cannot be written.
 pub fn clear_screen() -> io::Result<()> {
     io::stdout().write_all(CLEAR)
 }
@@ -80,7 +80,7 @@ pub fn clear_screen() -> io::Result<()> {
 /// Control characters are escaped.
 ///
 /// # Errors
-/// If standard output is closed.
+/// If standard output cannot be written; see [`failure`].
 pub fn print(report: &Report) -> io::Result<()> {
     let mut out = anstream::stdout();
     let printed = out
@@ -90,6 +90,12 @@ pub fn print(report: &Report) -> io::Result<()> {
         print_error(&format!("note: {note}"));
     }
     printed
+}
+
+/// The failure that an error of standard output is: none if a reader has seen enough, such as `head`.
+pub fn failure(error: &io::Error) -> Option<Failure> {
+    let is_failure = error.kind() != io::ErrorKind::BrokenPipe;
+    is_failure.then(|| Failure::new(format!("standard output: {error}")))
 }
 
 /// Prints a line to standard error, broken at spaces if that is a terminal. Control characters are escaped.
