@@ -3,15 +3,22 @@
 use asya_shared::api::QueueDeletionPolicy;
 use serde_json::Value;
 
-use crate::actor::{deletion_policy, is_orphaned, keeps_queue};
+use crate::actor::{
+    CONFLICT, deletion_policy, is_orphaned, is_queue_unmanaged, keeps_queue, queue_conflict,
+};
 
 /// The consequences for the queue and for those that the actor no longer uses.
 pub fn queues_afterwards(actor: &Value, keep_queue: bool) -> Vec<String> {
-    let is_kept = keep_queue || keeps_queue(actor) || is_orphaned(actor);
+    let is_unmanaged = is_queue_unmanaged(actor);
+    let is_kept = keep_queue || keeps_queue(actor) || is_orphaned(actor) || is_unmanaged;
     let policy = (!is_kept).then(|| deletion_policy(actor));
     let retired = actor["status"]["retiredQueues"].as_array();
     let retired = retired.into_iter().flatten();
-    [queue_afterwards(&actor["status"], policy)]
+    let queue = match (policy, queue_conflict(actor)) {
+        (Some(policy), Some(why)) => conflicting_afterwards(&actor["status"], policy, why),
+        _ => queue_afterwards(&actor["status"], policy),
+    };
+    [queue]
         .into_iter()
         .chain(retired.map(|queue| retired_afterwards(queue, policy)))
         .collect()
@@ -33,6 +40,22 @@ fn queue_afterwards(status: &Value, policy: Option<QueueDeletionPolicy>) -> Stri
         }
         Some(QueueDeletionPolicy::Retain) | None => format!("{queue} stays, with {messages}"),
     }
+}
+
+/// The consequence for the queue of an actor whose queue name another one has. The operator deletes only what the
+/// broker marks as this actor's, as an earlier queue of it may be (FIN-4, QUE-34).
+fn conflicting_afterwards(status: &Value, policy: QueueDeletionPolicy, why: &str) -> String {
+    let Some(queue) = status["queue"]["name"].as_str() else {
+        return format!("the queue of its name stays, with its messages: {CONFLICT}, {why}");
+    };
+    let otherwise = match policy {
+        QueueDeletionPolicy::Delete => "DELETED with them; --keep-queue keeps them",
+        _ => "deleted once it is empty",
+    };
+    format!(
+        "{queue} stays, with its messages: {CONFLICT}, {why}; if the broker marks it as this actor's all the same, it \
+         is {otherwise}"
+    )
 }
 
 /// How many messages the queue has, as the operator has reported last.
@@ -160,6 +183,86 @@ mod tests {
             let found = afterwards(&spec, &status, keep_queue);
             assert_eq!(found[1..], expected, "{spec} {keep_queue}");
         }
+    }
+
+    /// FIN-4, QUE-3, QUE-34: the operator keeps a queue that is another's.
+    #[test]
+    fn queue_of_another_actor_is_not_said_to_be_deleted() {
+        let conflict = |fields: Value| {
+            let condition = json!({
+                "type": "TransportReady", "status": "False", "reason": "QueueConflict", "message": "it is n/e's",
+            });
+            let mut status = json!({"conditions": [condition]});
+            super::super::delete::merge(&mut status, &fields);
+            status
+        };
+        let queue = json!({"queue": {"name": "asya-embed"}, "queuedMessages": 12});
+        let retained = json!({"queue": {"deletionPolicy": "Retain"}});
+        let drain = json!({"queue": {"deletionPolicy": "Drain"}});
+        let unless = "asya-embed stays, with its messages: QueueConflict, it is n/e's; if the broker marks it as this \
+                      actor's all the same, it is";
+        for (spec, status, keep_queue, expected) in [
+            (
+                json!({}),
+                conflict(json!({})),
+                false,
+                "the queue of its name stays, with its messages: QueueConflict, it is n/e's".to_owned(),
+            ),
+            (
+                json!({}),
+                json!({"queueMarkedForOther": true}),
+                false,
+                "the queue of its name stays, with its messages: QueueConflict, the broker marks it as that of \
+                 another actor or cluster (status.queueMarkedForOther)"
+                    .to_owned(),
+            ),
+            (
+                json!({}),
+                conflict(queue.clone()),
+                false,
+                format!("{unless} DELETED with them; --keep-queue keeps them"),
+            ),
+            (
+                drain,
+                conflict(queue.clone()),
+                false,
+                format!("{unless} deleted once it is empty"),
+            ),
+            (
+                retained,
+                conflict(queue.clone()),
+                false,
+                "asya-embed stays, with about 12 messages".to_owned(),
+            ),
+            (
+                json!({}),
+                conflict(queue),
+                true,
+                "asya-embed stays, with about 12 messages".to_owned(),
+            ),
+        ] {
+            assert_eq!(
+                afterwards(&spec, &status, keep_queue),
+                [expected],
+                "{status}"
+            );
+        }
+    }
+
+    /// FIN-4, QUE-12
+    #[test]
+    fn queue_that_the_operator_does_not_manage_stays() {
+        let condition =
+            json!({"type": "TransportReady", "status": "True", "reason": "TransportValidated"});
+        let former = json!({"transport": "sqs", "name": "asya-e"});
+        let status = json!({"conditions": [condition], "retiredQueues": [former]});
+        assert_eq!(
+            afterwards(&json!({}), &status, false),
+            [
+                "its queue stays, with an unknown number of messages",
+                "its former queue asya-e on sqs stays, with its messages"
+            ]
+        );
     }
 
     /// FIN-3: messages that nobody has counted, as those of a broker that does not respond, may be many.

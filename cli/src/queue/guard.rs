@@ -4,12 +4,9 @@ use asya_shared::api::AsyncActorStatus;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::actor::{deletion_policy, is_orphaned, keeps_queue};
+use crate::actor::{CONFLICT, deletion_policy, is_orphaned, keeps_queue, queue_conflict};
 use crate::answer::Failure;
 use crate::args::queue::{DlqAction, QueueArgs};
-
-/// The reason of an actor whose queue belongs to another actor (QUE-3).
-const CONFLICT: &str = "QueueConflict";
 
 /// What a command does with an actor's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,29 +51,14 @@ pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Fai
     }
 }
 
-/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages. The status is not
-/// decoded for that: a field of it that another release wrote otherwise must not hide whose messages these are.
+/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages.
 fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
-    let status = &actor["status"];
-    let conditions = status["conditions"].as_array();
-    let conflict = conditions.into_iter().flatten().find(|it| {
-        it["type"] == "TransportReady" && it["status"] == "False" && it["reason"] == CONFLICT
-    });
-    // The condition says something else while the broker does not answer; this field stays.
-    let is_marked = !matches!(
-        status["queueMarkedForOther"],
-        Value::Null | Value::Bool(false)
-    );
-    let why = match conflict {
-        Some(conflict) => conflict["message"].as_str().unwrap_or("it is another's"),
-        None if is_marked => {
-            "the broker marks it as that of another actor or cluster (status.queueMarkedForOther)"
-        }
-        None => return Ok(()),
-    };
-    Err(Failure::new(format!(
-        "AsyncActor {name} has no queue of its own ({CONFLICT}): {why}"
-    )))
+    match queue_conflict(actor) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(format!(
+            "AsyncActor {name} has no queue of its own ({CONFLICT}): {why}"
+        ))),
+    }
 }
 
 /// Rejects an actor whose status cannot be read: it may name another queue than the configuration.
