@@ -9,7 +9,7 @@ use asya_shared::validate::is_switched_on;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-pub use queue_owner::{CONFLICT, is_queue_unmanaged, queue_conflict};
+pub use queue_owner::{CONFLICT, has_confirmed_queue, is_queue_unmanaged, queue_conflict};
 pub use rollout::{next_step, roll_now, strategy};
 
 /// The status of an actor. Fields that another release wrote otherwise read as absent.

@@ -25,6 +25,19 @@ pub fn queue_conflict(actor: &Value) -> Option<&str> {
     )
 }
 
+/// Whether the operator has found the queue, on the transport that the spec names, to be the actor's. If it manages no
+/// queues, it has at least found no other actor with the name.
+pub fn has_confirmed_queue(actor: &Value) -> bool {
+    let (transport, queue) = (&actor["spec"]["transport"], &actor["status"]["queue"]);
+    let is_named = queue["name"].is_string() && queue["transport"].is_string();
+    if is_named && queue["transport"] == *transport {
+        return true;
+    }
+    let unmanaged = transport_condition(actor, "True").filter(|it| it["reason"] == UNMANAGED);
+    let generation = &actor["metadata"]["generation"];
+    unmanaged.is_some_and(|it| it["observedGeneration"] == *generation)
+}
+
 /// Whether the operator neither creates nor deletes queues (QUE-12).
 pub fn is_queue_unmanaged(actor: &Value) -> bool {
     transport_condition(actor, "True").is_some_and(|it| it["reason"] == UNMANAGED)

@@ -11,7 +11,7 @@ use super::rabbitmq::Credentials;
 pub use super::secret::Secrets;
 use super::secret::password;
 use super::sqs::Account;
-use crate::actor::status_of;
+use crate::actor::{has_confirmed_queue, status_of};
 use crate::answer::Failure;
 use crate::args::queue::{Address, BrokerArgs};
 use crate::cluster::Cluster;
@@ -92,6 +92,7 @@ pub async fn access(
     };
     let names = names(&cluster.namespace, name, actor, configured.as_ref());
     notes.extend(note_of_recorded(&names, actor, configured.as_ref()));
+    notes.extend(note_of_unconfirmed(&names, actor));
     let secrets = Secrets {
         cluster,
         namespace: &cluster.namespace,
@@ -231,6 +232,16 @@ fn note_of_recorded(
             )
         }),
     }
+}
+
+/// Says that the names follow from the configuration alone, so that the queues may be another actor's.
+fn note_of_unconfirmed(names: &Names, actor: &Value) -> Option<String> {
+    (!has_confirmed_queue(actor)).then(|| {
+        format!(
+            "the operator has not confirmed yet that {} is this actor's queue (status.queue); it may be another's",
+            names.queue
+        )
+    })
 }
 
 async fn rabbitmq(
@@ -448,6 +459,19 @@ mod tests {
         assert!(by_flags(&actor("BrokerUnreachable")).await.is_ok());
         let unreadable = json!({"spec": {"transport": "mq"}, "status": {"queue": 1}});
         assert!(by_flags(&unreadable).await.is_err());
+    }
+
+    /// QUE-3: messages are shown all the same.
+    #[tokio::test]
+    async fn queue_that_the_operator_has_not_confirmed_is_said_to_be_perhaps_anothers() {
+        let note =
+            "the operator has not confirmed yet that asya-e is this actor's queue (status.queue); it may be another's";
+        for (transport, is_noted) in [("mq", false), ("old", true)] {
+            let queue = json!({"transport": transport, "name": "asya-e"});
+            let actor = json!({"spec": {"transport": "mq"}, "status": {"queue": queue}});
+            let notes = by_flags(&actor).await.unwrap().notes;
+            assert_eq!(notes.iter().any(|it| it == note), is_noted, "{notes:?}");
+        }
     }
 
     #[tokio::test]

@@ -4,7 +4,9 @@ use asya_shared::api::AsyncActorStatus;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::actor::{CONFLICT, deletion_policy, is_orphaned, keeps_queue, queue_conflict};
+use crate::actor::{
+    CONFLICT, deletion_policy, has_confirmed_queue, is_orphaned, keeps_queue, queue_conflict,
+};
 use crate::answer::Failure;
 use crate::args::queue::{DlqAction, QueueArgs};
 
@@ -13,8 +15,10 @@ use crate::args::queue::{DlqAction, QueueArgs};
 pub enum QueueUse {
     /// Counts them.
     Count,
-    /// Takes them, and puts them back or deletes them.
+    /// Takes them, and puts them back.
     Take,
+    /// Deletes them.
+    Delete,
     /// Puts them into the actor's queue.
     Fill,
 }
@@ -31,7 +35,8 @@ impl From<&QueueArgs> for QueueUse {
 impl From<DlqAction> for QueueUse {
     fn from(action: DlqAction) -> Self {
         match action {
-            DlqAction::List | DlqAction::Purge => Self::Take,
+            DlqAction::List => Self::Take,
+            DlqAction::Purge => Self::Delete,
             DlqAction::Redrive => Self::Fill,
         }
     }
@@ -44,8 +49,13 @@ pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Fai
     match intent {
         QueueUse::Count => Ok(()),
         QueueUse::Take => must_know_queue(name, actor),
+        QueueUse::Delete => {
+            must_know_queue(name, actor)?;
+            must_have_confirmed_queue(name, actor)
+        }
         QueueUse::Fill => {
             must_know_queue(name, actor)?;
+            must_have_confirmed_queue(name, actor)?;
             must_keep_messages(name, actor)
         }
     }
@@ -74,6 +84,18 @@ fn must_know_queue(name: &str, actor: &Value) -> Result<(), Failure> {
              the operator's release"
         ))
     })
+}
+
+/// Rejects an actor whose queue has only the name that follows from the configuration: it may be another's, which the
+/// operator finds out before it names it in the status.
+fn must_have_confirmed_queue(name: &str, actor: &Value) -> Result<(), Failure> {
+    if has_confirmed_queue(actor) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the operator has not confirmed yet that AsyncActor {name} has a queue of its own (status.queue), and the one \
+         of its name may be another actor's; `kubectl asya status {name}` says what it waits for"
+    )))
 }
 
 /// Rejects an actor that is being deleted together with the messages in its queue.
@@ -147,6 +169,7 @@ mod tests {
         for (intent, is_refused) in [
             (QueueUse::Count, false),
             (QueueUse::Take, true),
+            (QueueUse::Delete, true),
             (QueueUse::Fill, true),
         ] {
             let found = refusal(&unreadable, intent);
@@ -155,8 +178,49 @@ mod tests {
                 found.is_none_or(|it| it.starts_with("cannot read the status of AsyncActor e")),
                 "{intent:?}"
             );
-            assert_eq!(refusal(&json!({}), intent), None, "{intent:?}");
         }
+    }
+
+    /// QUE-3: the name that follows from the configuration may be that of another actor's queue.
+    #[test]
+    fn only_what_changes_no_queue_is_done_before_the_operator_has_confirmed_it() {
+        let queue = |transport: &str| json!({"queue": {"transport": transport, "name": "asya-e"}});
+        let condition = |reason: &str, generation: u64| {
+            let condition = json!({
+                "type": "TransportReady", "status": "True", "reason": reason, "observedGeneration": generation,
+                "message": "", "lastTransitionTime": "2026-11-23T11:00:00Z",
+            });
+            json!({"conditions": [condition]})
+        };
+        for (status, is_confirmed) in [
+            (Value::Null, false),
+            (json!({}), false),
+            (queue("mq"), true),
+            // The spec names another transport since then.
+            (queue("old"), false),
+            // The operator manages no queues, and names none.
+            (condition("TransportValidated", 2), true),
+            (condition("TransportValidated", 1), false),
+            (condition("QueueReady", 2), false),
+        ] {
+            let actor = json!({
+                "metadata": {"generation": 2}, "spec": {"transport": "mq"}, "status": status,
+            });
+            let of = |intent| must_allow("e", &actor, intent).is_ok();
+            let found = [
+                QueueUse::Count,
+                QueueUse::Take,
+                QueueUse::Delete,
+                QueueUse::Fill,
+            ]
+            .map(of);
+            let expected = [true, true, is_confirmed, is_confirmed];
+            assert_eq!(found, expected, "{status}");
+        }
+        let found = refusal(&json!({}), QueueUse::Delete);
+        let expected = "the operator has not confirmed yet that AsyncActor e has a queue of its own (status.queue), \
+                        and the one of its name may be another actor's; `kubectl asya status e` says what it waits for";
+        assert_eq!(found.as_deref(), Some(expected));
     }
 
     /// QUE-40, QUE-46, QUE-47, FIN-4, FW-23
@@ -179,6 +243,10 @@ mod tests {
             (&none, json!({"deletionPolicy": "Orphan"}), false),
         ] {
             let mut actor = json!({"metadata": {"annotations": annotations}, "spec": spec});
+            actor["spec"]["transport"] = json!("mq");
+            actor["status"] = json!({
+                "queue": {"transport": "mq", "name": "asya-e"},
+            });
             assert_eq!(refusal(&actor, QueueUse::Fill), None, "{actor}");
             actor["metadata"]["deletionTimestamp"] = json!("2026-11-23T11:00:00Z");
             let found = refusal(&actor, QueueUse::Fill);
@@ -193,7 +261,7 @@ mod tests {
             ("queue e", QueueUse::Count),
             ("queue e --peek 1", QueueUse::Take),
             ("dlq e list", QueueUse::Take),
-            ("dlq e purge", QueueUse::Take),
+            ("dlq e purge", QueueUse::Delete),
             ("dlq e redrive", QueueUse::Fill),
         ] {
             let words = ["kubectl-asya"].into_iter().chain(line.split(' '));
