@@ -79,11 +79,26 @@ impl fmt::Display for ControllerLocation {
 }
 
 impl Installation {
-    /// Parses the variables of the operator's containers.
+    /// Parses the variables that the operator is to have.
     ///
     /// # Errors
-    /// If a value is invalid; the operator does not start with it either.
+    /// If a value is invalid or a key unknown; the operator does not start with it either.
     pub fn parse(variables: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        Self::parse_with(variables, TransportsConfig::parse)
+    }
+
+    /// Parses what is known of the variables of the operator's containers, whose release may be a later one.
+    ///
+    /// # Errors
+    /// If a value is invalid.
+    fn parse_known(variables: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        Self::parse_with(variables, TransportsConfig::parse_known)
+    }
+
+    fn parse_with(
+        variables: &BTreeMap<String, String>,
+        transports: impl FnOnce(&str) -> Result<TransportsConfig, ConfigError>,
+    ) -> Result<Self, ConfigError> {
         let text = |name: &str| variables.get(name).cloned();
         let is_true = |name: &str| variables.get(name).is_some_and(|it| it == "true");
         let resources = text("ASYA_SIDECAR_DEFAULT_RESOURCES");
@@ -95,7 +110,7 @@ impl Installation {
         let settings = settings.with_own_sidecar(text("ASYA_OWN_SIDECAR_IMAGE"));
         let settings = settings.with_privileged_sidecars(is_true("ASYA_PRIVILEGED_SIDECARS"));
         Ok(Self {
-            transports: TransportsConfig::parse(&text(TRANSPORTS).unwrap_or_default())?,
+            transports: transports(&text(TRANSPORTS).unwrap_or_default())?,
             settings: settings.with_binding(
                 text("ASYA_BINDING_RUNTIME_IMAGE"),
                 is_true("ASYA_OPENSHIFT"),
@@ -141,7 +156,7 @@ impl Installation {
                 cluster.operator_namespace
             )));
         };
-        let mut installation = Self::parse(&deployment.variables)
+        let mut installation = Self::parse_known(&deployment.variables)
             .map_err(|error| Failure::new(format!("deployment {}: {error}", deployment.name)))?;
         if let Some(facts) = read_facts(cluster, deployment).await {
             installation.facts = facts;
@@ -322,6 +337,21 @@ mod tests {
             OperatorDeployment::of(&json!({"spec": {"replicas": 1}})),
             None
         );
+    }
+
+    /// OPS-3: the operator may be newer than this program.
+    #[test]
+    fn keys_of_a_later_release_are_ignored_in_what_the_operator_has_and_rejected_in_what_it_is_to_have()
+     {
+        let mut found = OperatorDeployment::of(&deployment()).unwrap();
+        let later = json!({"transports": {"mq": {
+            "type": "rabbitmq", "enabled": true, "config": {"host": "b", "ofALaterRelease": 1},
+        }}});
+        let variables = &mut found.variables;
+        variables.insert(TRANSPORTS.to_owned(), later.to_string());
+        let installation = Installation::parse_known(variables).unwrap();
+        assert!(installation.transports.usable("mq").is_ok());
+        assert!(Installation::parse(variables).is_err());
     }
 
     /// A setting that the operator's programs read and this one does not would make their answers differ.

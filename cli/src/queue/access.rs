@@ -464,8 +464,7 @@ mod tests {
     /// QUE-3: messages are shown all the same.
     #[tokio::test]
     async fn queue_that_the_operator_has_not_confirmed_is_said_to_be_perhaps_anothers() {
-        let note =
-            "the operator has not confirmed yet that asya-e is this actor's queue (status.queue); it may be another's";
+        let note = "the operator has not confirmed yet that asya-e is this actor's queue (status.queue); it may be another's";
         for (transport, is_noted) in [("mq", false), ("old", true)] {
             let queue = json!({"transport": transport, "name": "asya-e"});
             let actor = json!({"spec": {"transport": "mq"}, "status": {"queue": queue}});

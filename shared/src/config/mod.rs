@@ -1,5 +1,6 @@
 //! The operator's configuration: the transports (`ASYA_TRANSPORT_CONFIG`) and the settings of the installation that
 //! reach pods. Parsing is strict: an unknown key or invalid value fails startup, and the error names its path (OPS-3).
+//! Only for `kubectl asya`, which may be older than the operator, unknown keys are no error.
 
 mod queues;
 mod rabbitmq;
@@ -9,6 +10,7 @@ mod sqs;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod unknown_keys;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +23,7 @@ pub use queues::{DlqConfig, QueueNames, QueueType, QueuesConfig, RouteNames};
 pub use rabbitmq::{KedaProtocol, Management, RabbitmqConfig, Scheme};
 pub use settings::{BindingSettings, Settings};
 pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};
+use unknown_keys::{UnknownKeys, decode_known};
 
 /// Environment variable with the transports.
 const TRANSPORT_CONFIG: &str = "ASYA_TRANSPORT_CONFIG";
@@ -114,15 +117,35 @@ impl TransportsConfig {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
+        let root = KeyPath::root();
         let mut json = serde_json::Deserializer::from_str(text);
-        let root: Option<RawRoot> = decode(TRANSPORT_CONFIG, &KeyPath::root(), &mut json)?;
-        json.end()
-            .map_err(|error| KeyPath::root().error(error.to_string()))?;
+        let raw = decode(TRANSPORT_CONFIG, &root, &mut json)?;
+        json.end().map_err(|error| root.error(error.to_string()))?;
+        Self::build(raw, &root)
+    }
 
+    /// Parses what is known of the configuration of another release's operator, which has accepted it: like
+    /// [`TransportsConfig::parse`], but unknown keys are ignored.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or contains an unknown type or an invalid value.
+    pub fn parse_known(text: &str) -> Result<Self, ConfigError> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let root = KeyPath {
+            unknown_keys: UnknownKeys::Ignore,
+            ..KeyPath::root()
+        };
+        let json = serde_json::from_str(text).map_err(|error| root.error(error.to_string()))?;
+        Self::build(root.decode(json)?, &root)
+    }
+
+    fn build(raw: Option<RawRoot>, root: &KeyPath) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        for (name, raw) in root.and_then(|root| root.transports).unwrap_or_default() {
+        for (name, raw) in raw.and_then(|raw| raw.transports).unwrap_or_default() {
             let Some(raw) = raw else { continue };
-            let at = KeyPath::root().key("transports").key(&name);
+            let at = root.key("transports").key(&name);
             let enabled = raw.enabled.unwrap_or(false);
             let settings = raw
                 .config
@@ -178,12 +201,14 @@ impl TransportsConfig {
 /// Path of a key inside a setting, for error messages.
 struct KeyPath {
     path: String,
+    unknown_keys: UnknownKeys,
 }
 
 impl KeyPath {
     fn root() -> Self {
         Self {
             path: String::new(),
+            unknown_keys: UnknownKeys::Reject,
         }
     }
 
@@ -191,6 +216,7 @@ impl KeyPath {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self {
             path: format!("{}{dot}{key}", self.path),
+            unknown_keys: self.unknown_keys,
         }
     }
 
@@ -204,7 +230,12 @@ impl KeyPath {
 
     /// Decodes the settings of one transport; an error contains the full path.
     fn decode<T: DeserializeOwned>(&self, value: Value) -> Result<T, ConfigError> {
-        decode(TRANSPORT_CONFIG, self, value)
+        match self.unknown_keys {
+            UnknownKeys::Reject => decode(TRANSPORT_CONFIG, self, value),
+            UnknownKeys::Ignore => {
+                decode_known(value).map_err(|error| invalid(TRANSPORT_CONFIG, self, error))
+            }
+        }
     }
 
     /// Checks that a reference names a Secret and a key.
@@ -231,19 +262,25 @@ where
     T: Deserialize<'de>,
     D: serde::Deserializer<'de, Error = serde_json::Error>,
 {
-    serde_path_to_error::deserialize(json).map_err(|error| {
-        let inner = error.path().to_string();
-        let path = if inner == "." {
-            at.path.clone()
-        } else {
-            at.key(&inner).path
-        };
-        ConfigError {
-            setting,
-            path,
-            message: error.into_inner().to_string(),
-        }
-    })
+    serde_path_to_error::deserialize(json).map_err(|error| invalid(setting, at, error))
+}
+
+fn invalid(
+    setting: &'static str,
+    at: &KeyPath,
+    error: serde_path_to_error::Error<serde_json::Error>,
+) -> ConfigError {
+    let inner = error.path().to_string();
+    let path = if inner == "." {
+        at.path.clone()
+    } else {
+        at.key(&inner).path
+    };
+    ConfigError {
+        setting,
+        path,
+        message: error.into_inner().to_string(),
+    }
 }
 
 /// An empty string means "not set": charts render an unset value that way.

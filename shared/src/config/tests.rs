@@ -136,6 +136,65 @@ fn invalid_key_or_value_is_reported_with_its_path() {
     }
 }
 
+/// OPS-3: a program that is older than the operator reads what it knows.
+#[test]
+fn unknown_keys_are_ignored_only_on_request() {
+    let known = json!({"transports": {
+        "a.b": {"type": "sqs", "enabled": true, "config": {
+            "region": "eu-west-1", "queues": {"dlq": {"enabled": true}},
+            "credentials": {
+                "accessKeyIdSecretRef": {"name": "s", "key": "id"},
+                "secretAccessKeySecretRef": {"name": "s", "key": "key"}}}},
+        "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "management": {"port": 1}}},
+    }});
+    let mut later = known.clone();
+    for path in [
+        "",
+        "/transports/a.b",
+        "/transports/a.b/config",
+        "/transports/a.b/config/queues/dlq",
+        "/transports/a.b/config/credentials/accessKeyIdSecretRef",
+        "/transports/mq/config/management",
+    ] {
+        let fields = later.pointer_mut(path).unwrap().as_object_mut().unwrap();
+        fields.insert("ofALaterRelease".to_owned(), json!({"a": [1]}));
+        fields.insert("another".to_owned(), Value::Null);
+    }
+    let expected = TransportsConfig::parse(&known.to_string());
+    assert!(expected.is_ok(), "{expected:?}");
+    assert_eq!(TransportsConfig::parse_known(&later.to_string()), expected);
+    assert_eq!(TransportsConfig::parse_known(&known.to_string()), expected);
+    assert!(TransportsConfig::parse(&later.to_string()).is_err());
+    let empty = Ok(TransportsConfig::default());
+    for text in ["", "null", "{}", r#"{"transports":{"a":null}}"#] {
+        assert_eq!(TransportsConfig::parse_known(text), empty, "{text:?}");
+    }
+}
+
+/// OPS-3
+#[test]
+fn invalid_value_is_an_error_whether_unknown_keys_are_ignored_or_not() {
+    for (transports, path) in [
+        (json!({"a": {"type": "kafka"}}), "transports.a.type"),
+        (json!({"a": {"enabled": true, "x": 1}}), "transports.a"),
+        (
+            json!({"a": {"type": "sqs", "config": {"x": 1, "visibilityTimeout": -1}}}),
+            "transports.a.config.visibilityTimeout",
+        ),
+        (
+            json!({"a": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "queues": {"type": "stream"}}}}),
+            "transports.a.config.queues.type",
+        ),
+    ] {
+        let text = json!({"transports": transports}).to_string();
+        let error = TransportsConfig::parse_known(&text).unwrap_err();
+        assert_eq!(error.path, path, "{error}");
+    }
+    for broken in ["{", "[]", r#"{"transports":{}} x"#, "true"] {
+        assert!(TransportsConfig::parse_known(broken).is_err(), "{broken}");
+    }
+}
+
 /// OPS-3
 #[test]
 fn disabled_transport_may_be_incomplete_but_not_invalid() {
