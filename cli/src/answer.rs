@@ -70,6 +70,18 @@ impl Failure {
     }
 }
 
+/// Limits the time of what requests something.
+///
+/// # Errors
+/// Those of `requests`, or that there was no answer.
+pub async fn within<T, F: From<Failure>>(
+    timeout: Duration,
+    requests: impl Future<Output = Result<T, F>>,
+) -> Result<T, F> {
+    let ended = tokio::time::timeout(timeout, requests).await;
+    ended.unwrap_or_else(|_| Err(Failure::timed_out(timeout).into()))
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -79,6 +91,15 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_answered_in_time_is_a_failure() {
+        let limit = Duration::from_secs(15);
+        let silent = std::future::pending::<Result<(), Failure>>();
+        assert_eq!(within(limit, silent).await, Err(Failure::timed_out(limit)));
+        let answered = async { Ok::<_, Failure>(1) };
+        assert_eq!(within(limit, answered).await, Ok(1));
+    }
 
     #[test]
     fn failure_is_one_line() {

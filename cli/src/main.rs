@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::answer::{Answer, Failure, Report};
+use crate::answer::{Answer, Failure, Report, within};
 use crate::args::{Cli, Command};
 use crate::change::RequestedChange;
 use crate::cluster::Connection;
@@ -78,8 +78,7 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
     if waits {
         return command.await;
     }
-    let ended = tokio::time::timeout(timeout, command).await;
-    ended.unwrap_or_else(|_| Err(Failure::timed_out(timeout)))
+    within(timeout, command).await
 }
 
 async fn dispatch(command: Command, connection: Connection) -> Result<Report, Failure> {

@@ -9,7 +9,7 @@ use kube::api::ApiResource;
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt, watcher};
 
-use crate::answer::{Answer, Failure, Report};
+use crate::answer::{Answer, Failure, Report, within};
 use crate::cluster::{Cluster, Connection, resource};
 use crate::output::{self, clear_screen, print, print_error};
 
@@ -80,13 +80,10 @@ pub async fn run(
         return answer().await;
     };
     let timeout = connection.args().timeout;
-    let limited = async || {
-        let answered = tokio::time::timeout(timeout, answer()).await;
-        answered.unwrap_or_else(|_| Err(Failure::timed_out(timeout)))
-    };
+    let limited = async || within(timeout, answer()).await;
     // Tells a missing name and missing permissions before the first watch does.
     limited().await?;
-    let cluster = connection.open_to_watch().await?;
+    let cluster = connection.open_for_streams().await?;
     let mut changes = changes(&cluster, watched);
     let ended = async {
         let mut screen = Screen::default();

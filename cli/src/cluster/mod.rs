@@ -1,12 +1,12 @@
 //! The cluster of the user's kubeconfig, with the user's permissions.
 
+mod connection;
 mod dry_run;
 mod failure;
 mod kinds;
 mod pods;
 
 use std::fmt;
-use std::time::Duration;
 
 use asya_shared::api::AsyncActor;
 use k8s_openapi::api::authorization::v1::{
@@ -18,23 +18,19 @@ use kube::api::{
     ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams,
     PostParams, Preconditions, Resource,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::Value;
 
+pub use connection::Connection;
 pub use failure::ApiFailure;
 pub use pods::{has_sidecar, is_ready};
 
 use crate::answer::Failure;
-use crate::args::ConnectionArgs;
 
 /// Objects per request of a list.
 const PAGE: u32 = 500;
 /// Field manager of what users change through this program.
 const MANAGER: &str = "kubectl-asya";
-
-/// How to reach the cluster, which is done only by commands that need it.
-pub struct Connection(ConnectionArgs);
 
 /// A reachable cluster.
 pub struct Cluster {
@@ -44,79 +40,6 @@ pub struct Cluster {
     pub operator_namespace: String,
     /// URL of the API server.
     pub server: String,
-}
-
-impl Connection {
-    pub fn new(args: ConnectionArgs) -> Self {
-        Self(args)
-    }
-
-    pub fn args(&self) -> &ConnectionArgs {
-        &self.0
-    }
-
-    /// `--namespace`, for what needs no cluster.
-    pub fn namespace(&self) -> Option<&str> {
-        self.0.namespace.as_deref()
-    }
-
-    /// `--operator-namespace`.
-    pub fn operator_namespace(&self) -> &str {
-        &self.0.operator_namespace
-    }
-
-    /// Reads the kubeconfig; sends no request.
-    ///
-    /// # Errors
-    /// If there is no usable kubeconfig.
-    pub async fn open(&self) -> Result<Cluster, Failure> {
-        self.open_for(Some(self.0.timeout)).await
-    }
-
-    /// Like [`Connection::open`]: responses may take any time, as those of watches do.
-    ///
-    /// # Errors
-    /// If there is no usable kubeconfig.
-    pub async fn open_to_watch(&self) -> Result<Cluster, Failure> {
-        self.open_for(None).await
-    }
-
-    async fn open_for(&self, read_timeout: Option<Duration>) -> Result<Cluster, Failure> {
-        let args = &self.0;
-        let config = self.config().await;
-        let mut config =
-            config.map_err(|error| failure::unusable(&error, args.kubeconfig.as_deref()))?;
-        config.connect_timeout = Some(args.timeout);
-        config.read_timeout = read_timeout;
-        // A user who waits sees the error immediately, and repeats the command if it is worth it.
-        config.default_retry = false;
-        let server = config.cluster_url.to_string();
-        let namespace = config.default_namespace.clone();
-        let client = Client::try_from(config).map_err(|error| {
-            Failure::new(format!(
-                "kubeconfig: {error}; compare with `kubectl config view --minify`"
-            ))
-        })?;
-        Ok(Cluster {
-            client,
-            namespace: args.namespace.clone().unwrap_or(namespace),
-            operator_namespace: args.operator_namespace.clone(),
-            server: server.trim_end_matches('/').to_owned(),
-        })
-    }
-
-    async fn config(&self) -> Result<Config, KubeconfigError> {
-        let options = KubeConfigOptions {
-            context: self.0.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        match &self.0.kubeconfig {
-            Some(path) => {
-                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await
-            }
-            None => Config::from_kubeconfig(&options).await,
-        }
-    }
 }
 
 /// A permission.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ListParams;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::answer::Failure;
+use crate::answer::{Failure, within};
 use crate::cluster::{ApiFailure, Cluster, is_ready, resource};
 
 /// A listener on the loopback address whose connections lead to a pod. Dropping it ends them.
@@ -51,6 +52,12 @@ enum Obstacle {
     Failed(Failure),
 }
 
+impl From<Failure> for Obstacle {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl From<ApiFailure> for Obstacle {
     fn from(failure: ApiFailure) -> Self {
         if failure.is_forbidden {
@@ -61,7 +68,8 @@ impl From<ApiFailure> for Obstacle {
     }
 }
 
-/// Forwards a port if the host is a Service of the cluster to which the user may open a port-forward.
+/// Forwards a port if the host is a Service of the cluster to which the user may open a port-forward. `timeout`: for
+/// each attempt to open one, and not for what it carries.
 ///
 /// # Errors
 /// If the Service has no ready pod, or the API server fails.
@@ -69,11 +77,13 @@ pub async fn forward(
     cluster: &Arc<Cluster>,
     host: &str,
     port: u16,
+    timeout: Duration,
 ) -> Result<ForwardAttempt, Failure> {
     let namespaces = [&*cluster.operator_namespace, &*cluster.namespace];
     let mut attempt = ForwardAttempt::default();
     for (namespace, name) in services(host, namespaces) {
-        match to_service(cluster, &namespace, &name, port).await {
+        let opening = to_service(cluster, &namespace, &name, port, timeout);
+        match within(timeout, opening).await {
             Ok(None) => {}
             Ok(forward) => {
                 attempt.forward = forward;
@@ -92,6 +102,7 @@ async fn to_service(
     namespace: &str,
     name: &str,
     port: u16,
+    timeout: Duration,
 ) -> Result<Option<Forward>, Obstacle> {
     let kind = resource::<Service>();
     let Some(service) = cluster.get(&kind, Some(namespace), name).await? else {
@@ -109,7 +120,7 @@ async fn to_service(
             "Service {namespace}/{name} has no ready pod with port {port}; check the broker, or pass --address"
         ))));
     };
-    listen(cluster, namespace.to_owned(), pod, port)
+    listen(cluster, namespace.to_owned(), pod, port, timeout)
         .await
         .map(Some)
 }
@@ -119,6 +130,7 @@ async fn listen(
     namespace: String,
     pod: String,
     port: u16,
+    timeout: Duration,
 ) -> Result<Forward, Obstacle> {
     let failed =
         |error: std::io::Error| Obstacle::Failed(Failure::new(format!("cannot listen: {error}")));
@@ -131,7 +143,10 @@ async fn listen(
         while let Ok((mut near, _)) = listener.accept().await {
             let far = match first.take() {
                 Some(far) => Ok(far),
-                None => cluster.port_forward(&namespace, &pod, port).await,
+                None => {
+                    let opening = cluster.port_forward(&namespace, &pod, port);
+                    within(timeout, async { Ok::<_, Failure>(opening.await?) }).await
+                }
             };
             // The client sees its connection closed.
             let Ok(mut far) = far else { continue };
@@ -254,6 +269,9 @@ mod tests {
         }
         assert_eq!(target(&service, 5672, &pod("False")), None);
     }
+
+    const SOON: Duration = Duration::from_secs(15);
+
     /// A cluster that answers each read with this status, and records its path.
     fn answering(code: u16, asked: &Arc<Mutex<Vec<String>>>) -> Arc<Cluster> {
         let asked = Arc::clone(asked);
@@ -277,7 +295,8 @@ mod tests {
     async fn missing_permission_for_a_service_leaves_the_other_candidates_and_a_direct_connection()
     {
         let asked = Arc::default();
-        let attempt = forward(&answering(403, &asked), "mq", 5672).await.unwrap();
+        let cluster = answering(403, &asked);
+        let attempt = forward(&cluster, "mq", 5672, SOON).await.unwrap();
         assert!(attempt.forward.is_none());
         let paths = ["asya-system", "models"]
             .map(|namespace| format!("/api/v1/namespaces/{namespace}/services/mq"));
@@ -295,7 +314,7 @@ mod tests {
 
     #[tokio::test]
     async fn api_server_that_fails_is_an_error() {
-        let failed = forward(&answering(500, &Arc::default()), "mq", 5672).await;
-        assert!(failed.is_err());
+        let cluster = answering(500, &Arc::default());
+        assert!(forward(&cluster, "mq", 5672, SOON).await.is_err());
     }
 }

@@ -33,7 +33,7 @@ use render::{DlqReport, QueuePage};
 use send::{SendOutcome, Wait};
 
 use crate::actor::status_of;
-use crate::answer::{Answer, Failure, Report};
+use crate::answer::{Answer, Failure, Report, within};
 use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
 use crate::cluster::Connection;
 use crate::consent::{confirmed, refused};
@@ -59,16 +59,13 @@ async fn reach(
     args: &BrokerArgs,
     intent: QueueUse,
 ) -> Result<Reached, Failure> {
-    let cluster = Arc::new(connection.open().await?);
-    let actor = cluster.actor(name).await?;
-    let access = access::access(&cluster, name, &actor, args, intent).await?;
-    let open = open::open(
-        &cluster,
-        &access.server,
-        access.limit,
-        connection.args().timeout,
-    )
-    .await?;
+    // The port-forward outlasts every prompt.
+    let cluster = Arc::new(connection.open_for_streams().await?);
+    let timeout = connection.args().timeout;
+    let actor = within(timeout, cluster.actor(name)).await?;
+    let access = access::access(&cluster, name, &actor, args, intent);
+    let access = within(timeout, access).await?;
+    let open = open::open(&cluster, &access.server, access.limit, timeout).await?;
     Ok(Reached {
         namespace: cluster.namespace.clone(),
         actor,

@@ -52,7 +52,7 @@ pub async fn open(
             ca,
             credentials,
         } => {
-            let attempt = forward(cluster, host, *port).await?;
+            let attempt = forward(cluster, host, *port, timeout).await?;
             let address = attempt.forward.as_ref().map(|it| it.address);
             let trust = ca.as_deref().map_or(Trust::System, Trust::Bundle);
             let connecting = connect(host, *port, address, tls.then_some(trust));
@@ -64,7 +64,7 @@ pub async fn open(
         }
         BrokerEndpoint::Sqs(account) => {
             let mut account = account.clone();
-            let forwarded = forwarded_endpoint(cluster, &mut account).await?;
+            let forwarded = forwarded_endpoint(cluster, &mut account, timeout).await?;
             let broker = Sqs::open(&account, limit, timeout).await;
             Ok(Open::Sqs(broker, forwarded))
         }
@@ -75,6 +75,7 @@ pub async fn open(
 async fn forwarded_endpoint(
     cluster: &Arc<Cluster>,
     account: &mut Account,
+    timeout: Duration,
 ) -> Result<Option<Forward>, Failure> {
     let Some(address) = account
         .endpoint
@@ -88,7 +89,7 @@ async fn forwarded_endpoint(
     let Ok(port) = port.parse() else {
         return Ok(None);
     };
-    let forwarded = forward(cluster, host, port).await?.forward;
+    let forwarded = forward(cluster, host, port, timeout).await?.forward;
     if let Some(forward) = &forwarded {
         account.endpoint = Some(format!("http://{}/{path}", forward.address));
     }

@@ -1,0 +1,170 @@
+//! Opens the cluster of the user's kubeconfig.
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+use super::{Cluster, failure};
+use crate::answer::Failure;
+use crate::args::ConnectionArgs;
+
+/// How to reach the cluster, which is done only by commands that need it.
+pub struct Connection(ConnectionArgs);
+
+/// What a connection to the API server carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Traffic {
+    /// Answers, which must begin and go on within the timeout.
+    Requests,
+    /// Also streams, which may be silent for any time.
+    Streams,
+}
+
+impl Connection {
+    pub fn new(args: ConnectionArgs) -> Self {
+        Self(args)
+    }
+
+    pub fn args(&self) -> &ConnectionArgs {
+        &self.0
+    }
+
+    /// `--namespace`, for what needs no cluster.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// `--operator-namespace`.
+    pub fn operator_namespace(&self) -> &str {
+        &self.0.operator_namespace
+    }
+
+    /// Reads the kubeconfig; sends no request.
+    ///
+    /// # Errors
+    /// If there is no usable kubeconfig.
+    pub async fn open(&self) -> Result<Cluster, Failure> {
+        self.cluster(self.config().await?, Traffic::Requests)
+    }
+
+    /// Like [`Connection::open`], for streams: a watch is silent while nothing changes, and a port-forward while the
+    /// user is asked. The caller limits the time of all other requests.
+    ///
+    /// # Errors
+    /// If there is no usable kubeconfig.
+    pub async fn open_for_streams(&self) -> Result<Cluster, Failure> {
+        self.cluster(self.config().await?, Traffic::Streams)
+    }
+
+    fn cluster(&self, mut config: Config, traffic: Traffic) -> Result<Cluster, Failure> {
+        let args = &self.0;
+        config.connect_timeout = Some(args.timeout);
+        config.read_timeout = match traffic {
+            Traffic::Requests => Some(args.timeout),
+            Traffic::Streams => None,
+        };
+        // The time for an answer begins with its request: before, the connection may have been idle while the user was
+        // asked.
+        config.reset_reader_on_write = true;
+        // A user who waits sees the error immediately, and repeats the command if it is worth it.
+        config.default_retry = false;
+        let server = config.cluster_url.to_string();
+        let namespace = config.default_namespace.clone();
+        let client = Client::try_from(config).map_err(|error| {
+            Failure::new(format!(
+                "kubeconfig: {error}; compare with `kubectl config view --minify`"
+            ))
+        })?;
+        Ok(Cluster {
+            client,
+            namespace: args.namespace.clone().unwrap_or(namespace),
+            operator_namespace: args.operator_namespace.clone(),
+            server: server.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    async fn config(&self) -> Result<Config, Failure> {
+        let config = self.read_config().await;
+        config.map_err(|error| failure::unusable(&error, self.0.kubeconfig.as_deref()))
+    }
+
+    async fn read_config(&self) -> Result<Config, KubeconfigError> {
+        let options = KubeConfigOptions {
+            context: self.0.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        match &self.0.kubeconfig {
+            Some(path) => {
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await
+            }
+            None => Config::from_kubeconfig(&options).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Request;
+    use kube::client::Body;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// An API server that has sent the first half of a body, `he`.
+    async fn half_answered(traffic: Traffic) -> (TcpStream, http::Response<Body>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let connection = Connection::new(ConnectionArgs {
+            kubeconfig: None,
+            context: None,
+            namespace: None,
+            operator_namespace: "asya-system".to_owned(),
+            timeout: Duration::from_secs(15),
+        });
+        let config = Config::new(url.parse().unwrap());
+        let cluster = connection.cluster(config, traffic).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhe";
+            stream.write_all(head).await.unwrap();
+            stream
+        };
+        let request = Request::get("/").body(Body::empty()).unwrap();
+        let (stream, response) = tokio::join!(server, cluster.client.send(request));
+        (stream, response.unwrap())
+    }
+
+    /// Ends when all tasks wait for the server or the clock.
+    async fn all_waiting() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A prompt may wait for hours, and a port-forward to a broker be silent meanwhile.
+    #[tokio::test]
+    async fn only_a_connection_for_streams_may_be_silent_for_longer_than_the_timeout() {
+        for traffic in [Traffic::Streams, Traffic::Requests] {
+            let (mut stream, response) = half_answered(traffic).await;
+            let reading = tokio::spawn(response.into_body().collect_bytes());
+            all_waiting().await;
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_hours(1)).await;
+            all_waiting().await;
+            if traffic == Traffic::Streams {
+                stream.write_all(b"re").await.unwrap();
+            }
+            let body = reading.await.unwrap();
+            let body = body.ok().map(|body| body.to_vec());
+            let expected = (traffic == Traffic::Streams).then(|| b"here".to_vec());
+            assert_eq!(body, expected, "{traffic:?}");
+            tokio::time::resume();
+        }
+    }
+}
