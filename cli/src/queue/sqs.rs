@@ -1,5 +1,7 @@
 //! SQS through the AWS SDK. Every look at a message counts as a receive.
 
+mod move_task;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -9,13 +11,15 @@ use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Credentials;
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::operation::list_message_move_tasks::ListMessageMoveTasksError;
 use aws_sdk_sqs::types::{
-    Message, MessageAttributeValue, MessageSystemAttributeName as Known,
-    QueueAttributeName as Attribute,
+    ListMessageMoveTasksResultEntry as ListedTask, Message, MessageAttributeValue,
+    MessageSystemAttributeName as Known, QueueAttributeName as Attribute,
 };
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::move_task::MoveTask;
 use super::broker::{Delivery, QueueClient, SendFailure, Size};
 use crate::answer::Failure;
 
@@ -26,6 +30,10 @@ const HIDDEN: i32 = 60;
 /// Region for servers other than AWS when none is configured.
 const ANY_REGION: &str = "us-east-1";
 const POLL: Duration = Duration::from_millis(500);
+/// Move tasks that SQS lists.
+const LISTED_TASKS: i32 = 10;
+/// How often a task may be missing in that list before it is given up.
+const MAX_MISSING: u32 = 20;
 
 /// Endpoint and credentials.
 #[derive(Clone, Debug, Default)]
@@ -119,25 +127,46 @@ impl Sqs {
         arn.ok_or_else(|| Failure::new(format!("SQS returned no ARN for queue {queue}")))
     }
 
-    /// Follows the latest move of a queue's messages to its end.
-    async fn moved(&self, dlq: &str, arn: &str) -> Result<u64, Failure> {
+    /// The last move tasks of a queue.
+    async fn move_tasks(
+        &self,
+        arn: &str,
+    ) -> Result<Vec<ListedTask>, SdkError<ListMessageMoveTasksError>> {
+        let request = self.client.list_message_move_tasks().source_arn(arn);
+        let found = request.max_results(LISTED_TASKS).send().await?;
+        Ok(found.results.unwrap_or_default())
+    }
+
+    /// Follows a move of a queue's messages to its end.
+    async fn moved(&self, dlq: &str, arn: &str, mut task: MoveTask) -> Result<u64, Failure> {
+        let mut missing = 0;
         loop {
-            let request = self.client.list_message_move_tasks().source_arn(arn);
-            let found = request.max_results(1).send().await;
-            let found = found.map_err(|error| failure(dlq, &error))?;
-            let task = found.results().first();
-            let count = task.map_or(0, |it| it.approximate_number_of_messages_moved);
-            match task.and_then(|it| it.status()) {
-                Some("COMPLETED") => return Ok(u64::try_from(count).unwrap_or_default()),
-                Some("RUNNING" | "CANCELLING") => tokio::time::sleep(POLL).await,
-                other => {
-                    let reason = task.and_then(|it| it.failure_reason()).unwrap_or_default();
-                    let state = other.unwrap_or("unknown");
+            let listed = self.move_tasks(arn).await;
+            let listed = listed.map_err(|error| failure(dlq, &error))?;
+            match task.find(&listed) {
+                Some(found) => {
+                    let count = found.approximate_number_of_messages_moved;
+                    match found.status() {
+                        Some("COMPLETED") => return Ok(u64::try_from(count).unwrap_or_default()),
+                        Some("RUNNING" | "CANCELLING") => {}
+                        other => {
+                            let reason = found.failure_reason().unwrap_or_default();
+                            let state = other.unwrap_or("unknown");
+                            return Err(Failure::new(format!(
+                                "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
+                            )));
+                        }
+                    }
+                }
+                None if missing < MAX_MISSING => missing += 1,
+                None => {
                     return Err(Failure::new(format!(
-                        "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
+                        "SQS moves the messages of {dlq}, but does not list that move; `kubectl asya queue` shows \
+                         what has arrived"
                     )));
                 }
             }
+            tokio::time::sleep(POLL).await;
         }
     }
 }
@@ -236,12 +265,19 @@ impl QueueClient for Sqs {
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
         let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
+        // Servers that do not know these calls differ in how they say so; moving one by one fails if this was another
+        // error.
+        let listed = match self.move_tasks(&source).await {
+            Err(SdkError::ServiceError(_)) => return Ok(None),
+            listed => listed.map_err(|error| failure(dlq, &error))?,
+        };
         let request = self.client.start_message_move_task();
-        let request = request.source_arn(&source).destination_arn(destination);
+        let request = request.source_arn(&source).destination_arn(&destination);
         match request.send().await {
-            Ok(_) => self.moved(dlq, &source).await.map(Some),
-            // Servers that do not know the call differ in how they say so; moving one by one fails if this was
-            // another error.
+            Ok(started) => {
+                let task = MoveTask::new(started.task_handle, destination, &listed);
+                self.moved(dlq, &source, task).await.map(Some)
+            }
             Err(SdkError::ServiceError(_)) => Ok(None),
             Err(error) => Err(failure(dlq, &error)),
         }
