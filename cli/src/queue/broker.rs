@@ -19,11 +19,23 @@ pub struct Size {
 #[derive(Clone, Debug)]
 pub struct Delivery<H> {
     pub handle: H,
+    /// The broker's name of the message, if it may deliver one again that this program still holds.
+    pub id: Option<String>,
     /// How often the queue has delivered it before, where it counts that.
     pub deliveries: Option<u64>,
     /// The queue that it was dead-lettered from.
     pub source: Option<String>,
     pub body: Bytes,
+}
+
+/// What became of a message that was to be moved or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    Done,
+    /// It was done, but this program may no longer have held the message: the queue may still have it.
+    Late,
+    /// Nothing was done: this program no longer holds the message, and the queue has it.
+    Lapsed,
 }
 
 /// Why a message is not known to be stored.
@@ -35,17 +47,24 @@ pub enum SendFailure {
     Unconfirmed(Failure),
 }
 
-impl From<Failure> for SendFailure {
-    fn from(why: Failure) -> Self {
-        Self::Refused(why)
+impl SendFailure {
+    /// The failure to move a message between two queues.
+    pub fn of_copy(self, from: &str, to: &str) -> Failure {
+        match self {
+            Self::Refused(why) => why,
+            Self::Unconfirmed(why) if from == to => {
+                Failure::new(format!("{why}; one message may be in {to} twice"))
+            }
+            Self::Unconfirmed(why) => Failure::new(format!(
+                "{why}; one message may be in {to} as well as in {from}"
+            )),
+        }
     }
 }
 
-impl From<SendFailure> for Failure {
-    fn from(failure: SendFailure) -> Self {
-        match failure {
-            SendFailure::Refused(why) | SendFailure::Unconfirmed(why) => why,
-        }
+impl From<Failure> for SendFailure {
+    fn from(why: Failure) -> Self {
+        Self::Refused(why)
     }
 }
 
@@ -64,11 +83,18 @@ pub trait QueueClient {
         count: usize,
     ) -> Result<Vec<Delivery<Self::Handle>>, Failure>;
 
-    /// Puts a message back to where it was.
+    /// Keeps holding messages that the broker would otherwise soon give back. It may have given back some already.
+    async fn keep(
+        &mut self,
+        queue: &str,
+        held: &mut [Delivery<Self::Handle>],
+    ) -> Result<(), Failure>;
+
+    /// Puts messages back to where they were.
     async fn put_back(
         &mut self,
         queue: &str,
-        delivery: Delivery<Self::Handle>,
+        held: Vec<Delivery<Self::Handle>>,
     ) -> Result<(), Failure>;
 
     /// Moves a message to the end of a queue. It is removed only after the broker has confirmed its copy.
@@ -77,14 +103,14 @@ pub trait QueueClient {
         from: &str,
         delivery: Delivery<Self::Handle>,
         to: &str,
-    ) -> Result<(), Failure>;
+    ) -> Result<Settlement, Failure>;
 
     /// Removes a message. The broker has processed that once it answers the next request.
     async fn remove(
         &mut self,
         queue: &str,
         delivery: Delivery<Self::Handle>,
-    ) -> Result<(), Failure>;
+    ) -> Result<Settlement, Failure>;
 
     /// Sends a message; returns once the broker has stored it.
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure>;

@@ -1,22 +1,30 @@
 //! `dlq`: an actor's dead letters.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
-use super::broker::{Delivery, QueueClient};
+use super::broker::{Delivery, QueueClient, Settlement};
 use super::peek::{belongs, put_back};
 use crate::answer::Failure;
 
 /// Messages that are held at a time.
 const BATCH: usize = 10;
+/// How often in a row the broker may deliver only what it has delivered before. Each time hides that again, so another
+/// message comes soon if there is one.
+const MAX_REPEATED: u32 = 10;
 
-/// The outcome for dead letters.
+/// The outcome for dead letters. Each message counts once, however often the broker delivers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Done {
     /// Messages that were moved or deleted.
     pub done: u64,
     /// Messages of other actors, or of none, in a shared queue.
     pub others: u64,
+    /// Those of `done` that the queue may still have: it took longer than the broker hides messages.
+    pub may_remain: u64,
 }
 
 /// The operation on each of an actor's dead letters.
@@ -41,7 +49,10 @@ pub async fn redrive<B: QueueClient>(
         && !dlq.shared
         && let Some(done) = broker.move_all(&dlq.queue, &names.queue).await?
     {
-        return Ok(Done { done, others: 0 });
+        return Ok(Done {
+            done,
+            ..Done::default()
+        });
     }
     let waiting = count_waiting(broker, dlq).await?;
     let action = DeadLetterAction::Redrive;
@@ -76,6 +87,15 @@ async fn count_waiting<B: QueueClient>(broker: &mut B, dlq: &DeadLetters) -> Res
     Ok(size.unwrap_or_default().waiting)
 }
 
+/// A message that this run has delivered before.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// It is in `others`, at this index.
+    Other(usize),
+    /// It was moved or deleted; `late`: it counts among those that may remain.
+    Settled { late: bool },
+}
+
 /// Dead letters of an actor that are being processed.
 struct DeadLetterRun<'a, B: QueueClient> {
     broker: &'a mut B,
@@ -85,8 +105,15 @@ struct DeadLetterRun<'a, B: QueueClient> {
     max: Option<u64>,
     action: DeadLetterAction,
     done: u64,
+    may_remain: u64,
+    /// Deletions that the broker may not have processed yet.
+    unconfirmed: u64,
+    /// Messages that were taken, and not looked at yet.
+    in_hand: VecDeque<Delivery<B::Handle>>,
     /// Messages of others. They are held until the end: put back before, they would come again.
     others: Vec<Delivery<B::Handle>>,
+    /// By the broker's id, where it may deliver a message again that is held.
+    known: HashMap<String, Known>,
 }
 
 impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
@@ -104,72 +131,142 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
             max,
             action,
             done: 0,
+            may_remain: 0,
+            unconfirmed: 0,
+            in_hand: VecDeque::new(),
             others: Vec::new(),
+            known: HashMap::new(),
         }
     }
 
-    /// Looks at the next `waiting` dead letters, until the maximum is done.
+    /// Looks at `waiting` dead letters, until the maximum is done.
     async fn process(mut self, waiting: u64) -> Result<Done, Failure> {
         let result = self.process_batches(waiting).await;
         let outcome = Done {
             done: self.done,
             others: self.others.len() as u64,
+            may_remain: self.may_remain,
         };
-        let returned = put_back(self.broker, &self.dlq.queue, self.others).await;
+        let held = self.others.into_iter().chain(self.in_hand).collect();
+        let returned = put_back(self.broker, &self.dlq.queue, held).await;
         result
             .and(returned.map(drop))
             .map(|()| outcome)
             .map_err(|why| {
+                let (done, queue) = (outcome.done, &self.dlq.queue);
+                let remaining = match outcome.may_remain {
+                    0 => String::new(),
+                    count => format!(" as may be {count} of these"),
+                };
                 Failure::new(format!(
-                    "{why}; done before that: {}, the others are still in {}",
-                    outcome.done, self.dlq.queue
+                    "{why}; done before that: {done}, the others are still in {queue}{remaining}"
                 ))
             })
     }
 
     async fn process_batches(&mut self, waiting: u64) -> Result<(), Failure> {
-        let mut peeked = 0;
-        while peeked < waiting {
-            let left = self.max.unwrap_or(u64::MAX) - self.done;
-            let wanted = usize::try_from((waiting - peeked).min(left)).unwrap_or(BATCH);
-            if wanted == 0 {
-                break;
-            }
+        let mut repeated = 0;
+        while let left @ 1.. = self.left(waiting) {
+            // Of messages that come again, as many as possible, so that others are among them.
+            let wanted = match repeated {
+                0 => usize::try_from(left).unwrap_or(BATCH),
+                _ => BATCH,
+            };
+            self.broker.keep(&self.dlq.queue, &mut self.others).await?;
             let taken = self.broker.take(&self.dlq.queue, wanted.min(BATCH)).await?;
             if taken.is_empty() {
                 break;
             }
-            peeked += taken.len() as u64;
-            self.process_batch(taken).await?;
+            let before = self.seen();
+            self.in_hand.extend(taken);
+            self.process_batch(waiting).await?;
+            repeated = if self.seen() == before {
+                repeated + 1
+            } else {
+                0
+            };
+            if repeated == MAX_REPEATED {
+                return Err(Failure::new(format!(
+                    "of {waiting} messages, the broker delivers the same {before} again and again; try again later"
+                )));
+            }
         }
         Ok(())
     }
 
-    async fn process_batch(&mut self, taken: Vec<Delivery<B::Handle>>) -> Result<(), Failure> {
-        let mut deleted = 0;
-        for delivery in taken {
-            if !belongs(self.names, self.dlq, &delivery) {
-                self.others.push(delivery);
-                continue;
-            }
-            match self.action {
-                DeadLetterAction::Redrive => {
-                    self.broker
-                        .relocate(&self.dlq.queue, delivery, &self.names.queue)
-                        .await?;
-                    self.done += 1;
-                }
-                DeadLetterAction::Delete => {
-                    self.broker.remove(&self.dlq.queue, delivery).await?;
-                    deleted += 1;
-                }
+    /// Messages that were looked at, each once.
+    fn seen(&self) -> u64 {
+        self.done + self.unconfirmed + self.others.len() as u64
+    }
+
+    /// How many messages are yet to be looked at, or may yet be done.
+    fn left(&self, waiting: u64) -> u64 {
+        let may_be_done = self.max.unwrap_or(u64::MAX) - self.done - self.unconfirmed;
+        waiting.saturating_sub(self.seen()).min(may_be_done)
+    }
+
+    async fn process_batch(&mut self, waiting: u64) -> Result<(), Failure> {
+        while self.left(waiting) > 0
+            && let Some(delivery) = self.in_hand.pop_front()
+        {
+            let known = delivery.id.as_ref().and_then(|id| self.known.get(id));
+            match known.copied() {
+                None => self.process_new(delivery).await?,
+                // The receipt of before no longer holds it.
+                Some(Known::Other(at)) => self.others[at] = delivery,
+                Some(Known::Settled { late }) => self.remove_again(delivery, late).await?,
             }
         }
-        if deleted > 0 {
+        if self.unconfirmed > 0 {
             // The answer shows that the broker has processed the deletions.
             count_waiting(self.broker, self.dlq).await?;
-            self.done += deleted;
+            self.done += std::mem::take(&mut self.unconfirmed);
         }
+        Ok(())
+    }
+
+    async fn process_new(&mut self, delivery: Delivery<B::Handle>) -> Result<(), Failure> {
+        let id = delivery.id.clone();
+        let queue = &self.dlq.queue;
+        let known = if belongs(self.names, self.dlq, &delivery) {
+            let settlement = match self.action {
+                DeadLetterAction::Redrive => {
+                    let to = &self.names.queue;
+                    self.broker.relocate(queue, delivery, to).await?
+                }
+                DeadLetterAction::Delete => self.broker.remove(queue, delivery).await?,
+            };
+            // It comes again, and is looked at then.
+            if settlement == Settlement::Lapsed {
+                return Ok(());
+            }
+            match self.action {
+                DeadLetterAction::Redrive => self.done += 1,
+                DeadLetterAction::Delete => self.unconfirmed += 1,
+            }
+            let late = settlement == Settlement::Late;
+            self.may_remain += u64::from(late);
+            Known::Settled { late }
+        } else {
+            self.others.push(delivery);
+            Known::Other(self.others.len() - 1)
+        };
+        self.known.extend(id.map(|id| (id, known)));
+        Ok(())
+    }
+
+    /// Removes a message that was moved or deleted before, and came again all the same.
+    async fn remove_again(
+        &mut self,
+        delivery: Delivery<B::Handle>,
+        late: bool,
+    ) -> Result<(), Failure> {
+        let id = delivery.id.clone();
+        let settlement = self.broker.remove(&self.dlq.queue, delivery).await?;
+        let is_late = settlement != Settlement::Done;
+        self.may_remain = self.may_remain + u64::from(is_late) - u64::from(late);
+        let known = Known::Settled { late: is_late };
+        self.known.extend(id.map(|id| (id, known)));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, SendFailure, Size};
+use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
 
 /// A message of a queue.
@@ -115,6 +115,7 @@ impl QueueClient for Memory {
         self.held.extend(held);
         let deliveries = taken.into_iter().map(|message| Delivery {
             deliveries: Some(message.deliveries),
+            id: None,
             source: message.source.clone(),
             body: Bytes::from(message.body.clone()),
             handle: message,
@@ -122,15 +123,21 @@ impl QueueClient for Memory {
         Ok(deliveries.collect())
     }
 
-    async fn put_back(&mut self, queue: &str, delivery: Delivery<Stored>) -> Result<(), Failure> {
-        let mut message = delivery.handle;
-        self.settle(&message);
-        message.deliveries += 1;
-        if self.limit.is_none_or(|limit| message.deliveries < limit) {
-            // Behind those that were put back before.
-            let all = self.queue(queue);
-            let at = all.iter().take_while(|it| it.deliveries > 0).count();
-            all.insert(at, message);
+    async fn keep(&mut self, _: &str, _: &mut [Delivery<Stored>]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn put_back(&mut self, queue: &str, held: Vec<Delivery<Stored>>) -> Result<(), Failure> {
+        for delivery in held {
+            let mut message = delivery.handle;
+            self.settle(&message);
+            message.deliveries += 1;
+            if self.limit.is_none_or(|limit| message.deliveries < limit) {
+                // Behind those that were put back before.
+                let all = self.queue(queue);
+                let at = all.iter().take_while(|it| it.deliveries > 0).count();
+                all.insert(at, message);
+            }
         }
         Ok(())
     }
@@ -140,16 +147,16 @@ impl QueueClient for Memory {
         from: &str,
         delivery: Delivery<Stored>,
         to: &str,
-    ) -> Result<(), Failure> {
-        let body = delivery.body.clone();
-        self.send(to, "", body).await?;
+    ) -> Result<Settlement, Failure> {
+        let sent = self.send(to, "", delivery.body.clone()).await;
+        sent.map_err(|failure| failure.of_copy(from, to))?;
         self.remove(from, delivery).await
     }
 
-    async fn remove(&mut self, _: &str, delivery: Delivery<Stored>) -> Result<(), Failure> {
+    async fn remove(&mut self, _: &str, delivery: Delivery<Stored>) -> Result<Settlement, Failure> {
         self.settle(&delivery.handle);
         self.is_lost = self.is_lost_after_removals;
-        Ok(())
+        Ok(Settlement::Done)
     }
 
     async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), SendFailure> {

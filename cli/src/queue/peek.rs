@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{DeadLetters, Names};
-use super::broker::{Delivery, QueueClient};
+use super::broker::{Delivery, QueueClient, Settlement};
 use super::message::{Envelope, payload};
 use crate::answer::Failure;
 use crate::output::Format;
@@ -131,14 +131,15 @@ pub async fn put_back<B: QueueClient>(
     queue: &str,
     taken: Vec<Delivery<B::Handle>>,
 ) -> Result<usize, Failure> {
-    let mut relocated = 0;
     let limit = broker.delivery_limit();
-    for delivery in taken {
-        if is_exhausted(delivery.deliveries, limit) {
-            broker.relocate(queue, delivery, queue).await?;
+    let (exhausted, others): (Vec<_>, Vec<_>) = taken
+        .into_iter()
+        .partition(|it| is_exhausted(it.deliveries, limit));
+    broker.put_back(queue, others).await?;
+    let mut relocated = 0;
+    for delivery in exhausted {
+        if broker.relocate(queue, delivery, queue).await? != Settlement::Lapsed {
             relocated += 1;
-        } else {
-            broker.put_back(queue, delivery).await?;
         }
     }
     Ok(relocated)

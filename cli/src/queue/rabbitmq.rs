@@ -5,7 +5,7 @@ use std::time::Duration;
 use asya_amqp::{Connection, Event, Login, OpenError, Properties, Purpose, Stream};
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, SendFailure, Size};
+use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
 
 /// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
@@ -174,6 +174,8 @@ impl QueueClient for RabbitMq {
                     deliveries: properties.deliveries(),
                     source: properties.header(SOURCE),
                     handle: Tag { tag, properties },
+                    // It delivers nothing again that this program still holds.
+                    id: None,
                     body,
                 }),
                 Event::GotNothing => break,
@@ -183,27 +185,35 @@ impl QueueClient for RabbitMq {
         Ok(taken)
     }
 
-    async fn put_back(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<(), Failure> {
-        self.connection.requeue(delivery.handle.tag);
+    /// They are held until the connection ends.
+    async fn keep(&mut self, _: &str, _: &mut [Delivery<Tag>]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn put_back(&mut self, _: &str, held: Vec<Delivery<Tag>>) -> Result<(), Failure> {
+        for delivery in held {
+            self.connection.requeue(delivery.handle.tag);
+        }
         Ok(())
     }
 
     async fn relocate(
         &mut self,
-        _: &str,
+        from: &str,
         delivery: Delivery<Tag>,
         to: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<Settlement, Failure> {
         let Tag { tag, properties } = delivery.handle;
         self.connection.republish(to, &properties, delivery.body);
-        self.confirmed(to).await?;
+        let confirmed = self.confirmed(to).await;
+        confirmed.map_err(|failure| failure.of_copy(from, to))?;
         self.connection.acknowledge(tag, false);
-        Ok(())
+        Ok(Settlement::Done)
     }
 
-    async fn remove(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<(), Failure> {
+    async fn remove(&mut self, _: &str, delivery: Delivery<Tag>) -> Result<Settlement, Failure> {
         self.connection.acknowledge(delivery.handle.tag, false);
-        Ok(())
+        Ok(Settlement::Done)
     }
 
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure> {

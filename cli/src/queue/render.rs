@@ -1,5 +1,7 @@
 //! Queues and messages as text.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
@@ -113,7 +115,7 @@ pub fn page(page: &QueuePage, width: Option<usize>) -> String {
 /// An actor's dead letters, or what was done with them, as text.
 pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     let (dlq, queue) = (&report.dead_letter_queue, &report.queue);
-    let Some(Done { done, others }) = report.outcome else {
+    let Some(outcome) = report.outcome else {
         let waiting = report.waiting.unwrap_or_default();
         let rows = report.messages.as_deref().unwrap_or_default();
         let head = format!("{dlq}: {} shown of {waiting}", rows.len());
@@ -123,11 +125,8 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
         }
         return format!("{head}\n{}", messages(rows, width));
     };
-    let left = if others > 0 {
-        format!("; left there, of other actors: {others}")
-    } else {
-        String::new()
-    };
+    let Done { done, others, .. } = outcome;
+    let left = remarks(&outcome, dlq);
     let text = match report.action {
         _ if done == 0 && others == 0 && report.held > 0 => format!(
             "nothing was done: other consumers hold the messages of {dlq} now: {}; try again in a minute",
@@ -138,6 +137,22 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
         _ => format!("messages moved from {dlq} to {queue}: {done}{left}"),
     };
     lines(&text, width)
+}
+
+/// What else is to be known of an outcome.
+fn remarks(outcome: &Done, dlq: &str) -> String {
+    let mut text = String::new();
+    if outcome.others > 0 {
+        let _ = write!(text, "; left there, of other actors: {}", outcome.others);
+    }
+    if outcome.may_remain > 0 {
+        let _ = write!(
+            text,
+            "; {} of them may still be in {dlq}, too: that took longer than the broker hides messages",
+            outcome.may_remain
+        );
+    }
+    text
 }
 
 /// The outcome for a message, as text.
@@ -224,7 +239,7 @@ mod tests {
     use super::super::broker::Delivery;
     use super::*;
 
-    fn text(action: DlqAction, done: u64, others: u64) -> String {
+    fn text(action: DlqAction, done: u64, others: u64, may_remain: u64) -> String {
         let names = Names {
             transport: "mq".to_owned(),
             queue: "asya-embed".to_owned(),
@@ -238,15 +253,20 @@ mod tests {
             shared: true,
         };
         let mut report = DlqReport::new(action, &names, &dlq);
-        report.outcome = Some(Done { done, others });
+        report.outcome = Some(Done {
+            done,
+            others,
+            may_remain,
+        });
         dead_letters(&report, None)
     }
 
     #[test]
     fn empty_dead_letter_queue_is_said_to_be_empty() {
-        for (action, done, others, expected) in [
+        for (action, done, others, may_remain, expected) in [
             (
                 DlqAction::Redrive,
+                0,
                 0,
                 0,
                 "nothing to do: dlq has no messages\n",
@@ -255,17 +275,28 @@ mod tests {
                 DlqAction::Purge,
                 0,
                 0,
+                0,
                 "nothing to do: dlq has no messages\n",
             ),
             (
                 DlqAction::Redrive,
                 0,
                 2,
+                0,
                 "messages moved from dlq to asya-embed: 0; left there, of other actors: 2\n",
             ),
-            (DlqAction::Purge, 3, 0, "messages deleted from dlq: 3\n"),
+            (
+                DlqAction::Redrive,
+                3,
+                2,
+                1,
+                "messages moved from dlq to asya-embed: 3; left there, of other actors: 2; 1 of them may still be in \
+                 dlq, too: that took longer than the broker hides messages\n",
+            ),
+            (DlqAction::Purge, 3, 0, 0, "messages deleted from dlq: 3\n"),
         ] {
-            assert_eq!(text(action, done, others), expected, "{action:?}");
+            let found = text(action, done, others, may_remain);
+            assert_eq!(found, expected, "{action:?}");
         }
     }
 
@@ -275,6 +306,7 @@ mod tests {
         let body = r#"{"id":"a\u001b[2J\nb","route":{"actors":["x\u009b1m"],"current":0},"payload":{"error":"e\r\u0007"}}"#;
         let delivery = Delivery {
             handle: (),
+            id: None,
             deliveries: None,
             source: None,
             body: body.into(),

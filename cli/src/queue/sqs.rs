@@ -1,39 +1,34 @@
 //! SQS through the AWS SDK. Every look at a message counts as a receive.
 
+#[cfg(test)]
+mod fake;
+mod hold;
 mod move_task;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Credentials;
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
-use aws_sdk_sqs::operation::list_message_move_tasks::ListMessageMoveTasksError;
 use aws_sdk_sqs::types::{
-    ListMessageMoveTasksResultEntry as ListedTask, Message, MessageAttributeValue,
-    MessageSystemAttributeName as Known, QueueAttributeName as Attribute,
+    Message, MessageAttributeValue, MessageSystemAttributeName as Known,
+    QueueAttributeName as Attribute,
 };
 use bytes::Bytes;
 use serde_json::Value;
 
-use self::move_task::MoveTask;
-use super::broker::{Delivery, QueueClient, SendFailure, Size};
+use self::hold::{HIDDEN, Hold, is_lapsed};
+use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
 
-/// Messages per receive call.
+/// Messages per call.
 const BATCH: usize = 10;
-/// Seconds for which a message that is peeked at is hidden from consumers, should this program be killed.
-const HIDDEN: i32 = 60;
 /// Region for servers other than AWS when none is configured.
 const ANY_REGION: &str = "us-east-1";
-const POLL: Duration = Duration::from_millis(500);
-/// Move tasks that SQS lists.
-const LISTED_TASKS: i32 = 10;
-/// How often a task may be missing in that list before it is given up.
-const MAX_MISSING: u32 = 20;
 
 /// Endpoint and credentials.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +48,16 @@ pub struct Sqs {
     owner: Option<String>,
     urls: HashMap<String, String>,
     limit: Option<u64>,
+    clock: Box<dyn Fn() -> Instant>,
 }
 
 /// Identifies a delivery.
+#[derive(Clone, Debug)]
 pub struct Receipt {
     handle: String,
     attributes: Option<HashMap<String, MessageAttributeValue>>,
+    /// `None` once SQS has given the message back.
+    hold: Option<Hold>,
 }
 
 impl Sqs {
@@ -84,6 +83,7 @@ impl Sqs {
             owner: account.owner.clone(),
             urls: HashMap::new(),
             limit,
+            clock: Box::new(Instant::now),
         }
     }
 
@@ -127,46 +127,41 @@ impl Sqs {
         arn.ok_or_else(|| Failure::new(format!("SQS returned no ARN for queue {queue}")))
     }
 
-    /// The last move tasks of a queue.
-    async fn move_tasks(
-        &self,
-        arn: &str,
-    ) -> Result<Vec<ListedTask>, SdkError<ListMessageMoveTasksError>> {
-        let request = self.client.list_message_move_tasks().source_arn(arn);
-        let found = request.max_results(LISTED_TASKS).send().await?;
-        Ok(found.results.unwrap_or_default())
+    /// Stores a message; returns once SQS has confirmed it.
+    async fn store(
+        &mut self,
+        queue: &str,
+        body: &[u8],
+        attributes: Option<HashMap<String, MessageAttributeValue>>,
+    ) -> Result<(), SendFailure> {
+        let body = text(queue, body)?;
+        let request = self.client.send_message().queue_url(self.url(queue).await?);
+        let request = request.set_message_attributes(attributes);
+        let sent = request.message_body(body).send().await;
+        sent.map(drop).map_err(|error| {
+            let why = failure(queue, &error);
+            if may_be_done(&error) {
+                SendFailure::Unconfirmed(why)
+            } else {
+                SendFailure::Refused(why)
+            }
+        })
     }
 
-    /// Follows a move of a queue's messages to its end.
-    async fn moved(&self, dlq: &str, arn: &str, mut task: MoveTask) -> Result<u64, Failure> {
-        let mut missing = 0;
-        loop {
-            let listed = self.move_tasks(arn).await;
-            let listed = listed.map_err(|error| failure(dlq, &error))?;
-            match task.find(&listed) {
-                Some(found) => {
-                    let count = found.approximate_number_of_messages_moved;
-                    match found.status() {
-                        Some("COMPLETED") => return Ok(u64::try_from(count).unwrap_or_default()),
-                        Some("RUNNING" | "CANCELLING") => {}
-                        other => {
-                            let reason = found.failure_reason().unwrap_or_default();
-                            let state = other.unwrap_or("unknown");
-                            return Err(Failure::new(format!(
-                                "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
-                            )));
-                        }
-                    }
-                }
-                None if missing < MAX_MISSING => missing += 1,
-                None => {
-                    return Err(Failure::new(format!(
-                        "SQS moves the messages of {dlq}, but does not list that move; `kubectl asya queue` shows \
-                         what has arrived"
-                    )));
-                }
-            }
-            tokio::time::sleep(POLL).await;
+    async fn delete(
+        &mut self,
+        queue: &str,
+        receipt: String,
+        hold: Hold,
+    ) -> Result<Settlement, Failure> {
+        let request = self.client.delete_message();
+        let request = request.queue_url(self.url(queue).await?);
+        match request.receipt_handle(receipt).send().await {
+            // SQS also accepts the deletion of a message that it has delivered again, and keeps it.
+            Ok(_) if hold.is_over((self.clock)()) => Ok(Settlement::Late),
+            Ok(_) => Ok(Settlement::Done),
+            Err(error) if error.code().is_some_and(is_lapsed) => Ok(Settlement::Lapsed),
+            Err(error) => Err(failure(queue, &error)),
         }
     }
 }
@@ -195,92 +190,89 @@ impl QueueClient for Sqs {
         let url = self.url(queue).await?;
         let mut taken = Vec::new();
         while taken.len() < count {
+            let held = taken.iter_mut().map(|it: &mut Delivery<_>| &mut it.handle);
+            self.extend(queue, held.collect()).await?;
             let batch = i32::try_from((count - taken.len()).min(BATCH)).unwrap_or(1);
             let request = self.client.receive_message().queue_url(&url);
             let request = request
                 .max_number_of_messages(batch)
-                .visibility_timeout(HIDDEN)
+                .visibility_timeout(seconds(HIDDEN))
                 // A long poll asks all servers: a short one may miss messages.
                 .wait_time_seconds(1)
                 .message_system_attribute_names(Known::All)
                 .message_attribute_names("All");
+            let hold = Hold::new((self.clock)());
             let received = request.send().await;
             let received = received.map_err(|error| failure(queue, &error))?;
-            let messages = received.messages.unwrap_or_default();
-            if messages.is_empty() {
+            let before = taken.len();
+            for message in received.messages.unwrap_or_default() {
+                add(&mut taken, delivery(message, hold));
+            }
+            // SQS may have given back some meanwhile, and have no others.
+            if taken.len() == before {
                 break;
             }
-            taken.extend(messages.into_iter().map(delivery));
         }
         Ok(taken)
     }
 
-    async fn put_back(&mut self, queue: &str, delivery: Delivery<Receipt>) -> Result<(), Failure> {
-        let request = self.client.change_message_visibility();
-        let request = request.queue_url(self.url(queue).await?);
-        let request = request
-            .receipt_handle(delivery.handle.handle)
-            .visibility_timeout(0);
-        let changed = request.send().await;
-        changed.map(drop).map_err(|error| failure(queue, &error))
+    async fn keep(&mut self, queue: &str, held: &mut [Delivery<Receipt>]) -> Result<(), Failure> {
+        let held = held.iter_mut().map(|it| &mut it.handle).collect();
+        self.extend(queue, held).await
+    }
+
+    async fn put_back(&mut self, queue: &str, held: Vec<Delivery<Receipt>>) -> Result<(), Failure> {
+        for batch in held.chunks(BATCH) {
+            let batch = batch.iter().map(|it| (&it.handle, Duration::ZERO));
+            self.hide(queue, batch).await?;
+        }
+        Ok(())
     }
 
     async fn relocate(
         &mut self,
         from: &str,
-        delivery: Delivery<Receipt>,
+        mut delivery: Delivery<Receipt>,
         to: &str,
-    ) -> Result<(), Failure> {
-        let body = text(to, &delivery.body)?;
-        let attributes = delivery.handle.attributes.clone();
-        let request = self.client.send_message().queue_url(self.url(to).await?);
-        let request = request
-            .message_body(body)
-            .set_message_attributes(attributes);
-        let sent = request.send().await;
-        sent.map_err(|error| failure(to, &error))?;
-        self.remove(from, delivery).await
+    ) -> Result<Settlement, Failure> {
+        self.extend(from, vec![&mut delivery.handle]).await?;
+        let Receipt {
+            handle,
+            attributes,
+            hold,
+        } = delivery.handle;
+        let Some(hold) = hold else {
+            return Ok(Settlement::Lapsed);
+        };
+        let stored = self.store(to, &delivery.body, attributes).await;
+        stored.map_err(|failure| failure.of_copy(from, to))?;
+        match self.delete(from, handle, hold).await {
+            Ok(Settlement::Done) => Ok(Settlement::Done),
+            Ok(Settlement::Late | Settlement::Lapsed) => Ok(Settlement::Late),
+            Err(why) => Err(Failure::new(format!(
+                "{why}; one message is in {to}, and may still be in {from}"
+            ))),
+        }
     }
 
-    async fn remove(&mut self, queue: &str, delivery: Delivery<Receipt>) -> Result<(), Failure> {
-        let request = self.client.delete_message();
-        let request = request.queue_url(self.url(queue).await?);
-        let deleted = request.receipt_handle(delivery.handle.handle).send().await;
-        deleted.map(drop).map_err(|error| failure(queue, &error))
+    async fn remove(
+        &mut self,
+        queue: &str,
+        mut delivery: Delivery<Receipt>,
+    ) -> Result<Settlement, Failure> {
+        self.extend(queue, vec![&mut delivery.handle]).await?;
+        match delivery.handle.hold {
+            Some(hold) => self.delete(queue, delivery.handle.handle, hold).await,
+            None => Ok(Settlement::Lapsed),
+        }
     }
 
     async fn send(&mut self, queue: &str, _: &str, body: Bytes) -> Result<(), SendFailure> {
-        let body = text(queue, &body)?;
-        let request = self.client.send_message().queue_url(self.url(queue).await?);
-        let sent = request.message_body(body).send().await;
-        sent.map(drop).map_err(|error| {
-            let why = failure(queue, &error);
-            if may_be_done(&error) {
-                SendFailure::Unconfirmed(why)
-            } else {
-                SendFailure::Refused(why)
-            }
-        })
+        self.store(queue, &body, None).await
     }
 
     async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
-        let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
-        // Servers that do not know these calls differ in how they say so; moving one by one fails if this was another
-        // error.
-        let listed = match self.move_tasks(&source).await {
-            Err(SdkError::ServiceError(_)) => return Ok(None),
-            listed => listed.map_err(|error| failure(dlq, &error))?,
-        };
-        let request = self.client.start_message_move_task();
-        let request = request.source_arn(&source).destination_arn(&destination);
-        match request.send().await {
-            Ok(started) => {
-                let task = MoveTask::new(started.task_handle, destination, &listed);
-                self.moved(dlq, &source, task).await.map(Some)
-            }
-            Err(SdkError::ServiceError(_)) => Ok(None),
-            Err(error) => Err(failure(dlq, &error)),
-        }
+        self.move_by_task(dlq, queue).await
     }
 
     fn delivery_limit(&self) -> Option<u64> {
@@ -295,18 +287,33 @@ fn max_receives(policy: &str) -> Option<u64> {
     count.as_u64().or_else(|| count.as_str()?.parse().ok())
 }
 
-fn delivery(message: Message) -> Delivery<Receipt> {
+/// Adds a message. If SQS has delivered one again, only its last receipt counts.
+fn add(taken: &mut Vec<Delivery<Receipt>>, delivery: Delivery<Receipt>) {
+    let is_same = |it: &&mut Delivery<Receipt>| it.id.is_some() && it.id == delivery.id;
+    match taken.iter_mut().find(is_same) {
+        Some(former) => *former = delivery,
+        None => taken.push(delivery),
+    }
+}
+
+fn seconds(time: Duration) -> i32 {
+    i32::try_from(time.as_secs()).unwrap_or(i32::MAX)
+}
+
+fn delivery(message: Message, hold: Hold) -> Delivery<Receipt> {
     let known = message.attributes.unwrap_or_default();
     let receives = known.get(&Known::ApproximateReceiveCount);
     let receives = receives.and_then(|count| count.parse::<u64>().ok());
     let source = known.get(&Known::DeadLetterQueueSourceArn);
     Delivery {
+        id: message.message_id,
         // The count includes this receive.
         deliveries: receives.map(|count| count.saturating_sub(1)),
         source: source.and_then(|arn| Some(arn.rsplit_once(':')?.1.to_owned())),
         handle: Receipt {
             handle: message.receipt_handle.unwrap_or_default(),
             attributes: message.message_attributes,
+            hold: Some(hold),
         },
         body: message.body.unwrap_or_default().into(),
     }
@@ -327,6 +334,10 @@ fn may_be_done<E>(error: &SdkError<E>) -> bool {
     }
 }
 
+fn refusal(queue: &str, code: &str, message: &str) -> Failure {
+    Failure::new(format!("SQS, queue {queue}: {code}: {message}"))
+}
+
 fn failure<E>(queue: &str, error: &SdkError<E>) -> Failure
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -335,8 +346,7 @@ where
     match error {
         SdkError::ServiceError(service) => {
             let (code, message) = (service.err().code(), service.err().message());
-            let (code, message) = (code.unwrap_or("error"), message.unwrap_or_default());
-            Failure::new(format!("SQS, queue {queue}: {code}: {message}"))
+            refusal(queue, code.unwrap_or("error"), message.unwrap_or_default())
         }
         error => Failure::new(format!(
             "SQS, queue {queue}: {}; check --address, and that there are AWS credentials, or pass --user and \
@@ -347,55 +357,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use aws_sdk_sqs::config::http::HttpResponse;
-
-    use super::*;
-
-    #[test]
-    fn message_may_be_stored_unless_the_server_refuses_it() {
-        let answered = |code: u16| {
-            let response = HttpResponse::new(code.try_into().unwrap(), "".into());
-            SdkError::service_error((), response)
-        };
-        for (error, expected) in [
-            (SdkError::construction_failure("no region"), false),
-            (answered(400), false),
-            (answered(503), true),
-            (SdkError::timeout_error("late"), true),
-        ] {
-            assert_eq!(may_be_done(&error), expected, "{error:?}");
-        }
-    }
-
-    #[test]
-    fn limit_of_receives_is_a_number_or_text() {
-        for (policy, limit) in [
-            (r#"{"maxReceiveCount":3}"#, Some(3)),
-            (
-                r#"{"maxReceiveCount":"4","deadLetterTargetArn":"a"}"#,
-                Some(4),
-            ),
-            ("{}", None),
-            ("", None),
-        ] {
-            assert_eq!(max_receives(policy), limit, "{policy}");
-        }
-    }
-
-    #[test]
-    fn delivery_counts_receives_before_this_one_and_knows_its_source() {
-        let message = Message::builder()
-            .body("{}")
-            .attributes(Known::ApproximateReceiveCount, "3")
-            .attributes(
-                Known::DeadLetterQueueSourceArn,
-                "arn:aws:sqs:eu-west-1:000000000000:asya-embed",
-            );
-        let found = delivery(message.build());
-        assert_eq!(
-            (found.deliveries, found.source.as_deref()),
-            (Some(2), Some("asya-embed"))
-        );
-    }
-}
+mod tests;

@@ -1,23 +1,36 @@
 //! Message move tasks, by which SQS itself moves the messages of a dead letter queue.
 
+use std::time::Duration;
+
+use aws_sdk_sqs::error::SdkError;
+use aws_sdk_sqs::operation::list_message_move_tasks::ListMessageMoveTasksError;
 use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry as ListedTask;
+
+use super::{Sqs, failure};
+use crate::answer::Failure;
+
+const POLL: Duration = Duration::from_millis(500);
+/// Tasks that SQS lists.
+const LISTED: i32 = 10;
+/// How often a task may be missing in that list before it is given up.
+const MAX_MISSING: u32 = 20;
 
 /// A task that this program has started.
 #[derive(Clone, Debug)]
-pub struct MoveTask {
+struct MoveTask {
     /// SQS lists it of running tasks only.
-    pub handle: Option<String>,
+    handle: Option<String>,
     /// ARN of the queue that it moves messages to.
-    pub destination: String,
+    destination: String,
     /// When the last task of the dead letter queue before it began, in ms since 1970.
-    pub predecessor: Option<i64>,
+    predecessor: Option<i64>,
     /// When it began, once SQS has listed it.
     began: Option<i64>,
 }
 
 impl MoveTask {
     /// A task that was started after all that `listed` has.
-    pub fn new(handle: Option<String>, destination: String, listed: &[ListedTask]) -> Self {
+    fn new(handle: Option<String>, destination: String, listed: &[ListedTask]) -> Self {
         Self {
             handle,
             destination,
@@ -28,7 +41,7 @@ impl MoveTask {
 
     /// This task among those of its dead letter queue. SQS runs one at a time: of those that began later, others may
     /// have started all but the first.
-    pub fn find<'a>(&mut self, listed: &'a [ListedTask]) -> Option<&'a ListedTask> {
+    fn find<'a>(&mut self, listed: &'a [ListedTask]) -> Option<&'a ListedTask> {
         let handle = self.handle.as_deref();
         let by_handle = handle.and_then(|_| listed.iter().find(|it| it.task_handle() == handle));
         let found = by_handle.or_else(|| match self.began {
@@ -41,6 +54,76 @@ impl MoveTask {
         });
         self.began = self.began.or(found.map(|it| it.started_timestamp));
         found
+    }
+}
+
+impl Sqs {
+    /// Lets SQS move the messages of a dead letter queue; `None` if the server cannot, otherwise how many it moved.
+    pub(super) async fn move_by_task(
+        &mut self,
+        dlq: &str,
+        queue: &str,
+    ) -> Result<Option<u64>, Failure> {
+        let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
+        // Servers that do not know these calls differ in how they say so; moving one by one fails if this was another
+        // error.
+        let listed = match self.move_tasks(&source).await {
+            Err(SdkError::ServiceError(_)) => return Ok(None),
+            listed => listed.map_err(|error| failure(dlq, &error))?,
+        };
+        let request = self.client.start_message_move_task();
+        let request = request.source_arn(&source).destination_arn(&destination);
+        match request.send().await {
+            Ok(started) => {
+                let task = MoveTask::new(started.task_handle, destination, &listed);
+                self.moved(dlq, &source, task).await.map(Some)
+            }
+            Err(SdkError::ServiceError(_)) => Ok(None),
+            Err(error) => Err(failure(dlq, &error)),
+        }
+    }
+
+    /// The last move tasks of a queue.
+    async fn move_tasks(
+        &self,
+        arn: &str,
+    ) -> Result<Vec<ListedTask>, SdkError<ListMessageMoveTasksError>> {
+        let request = self.client.list_message_move_tasks().source_arn(arn);
+        let found = request.max_results(LISTED).send().await?;
+        Ok(found.results.unwrap_or_default())
+    }
+
+    /// Follows a move of a queue's messages to its end.
+    async fn moved(&self, dlq: &str, arn: &str, mut task: MoveTask) -> Result<u64, Failure> {
+        let mut missing = 0;
+        loop {
+            let listed = self.move_tasks(arn).await;
+            let listed = listed.map_err(|error| failure(dlq, &error))?;
+            match task.find(&listed) {
+                Some(found) => {
+                    let count = found.approximate_number_of_messages_moved;
+                    match found.status() {
+                        Some("COMPLETED") => return Ok(u64::try_from(count).unwrap_or_default()),
+                        Some("RUNNING" | "CANCELLING") => {}
+                        other => {
+                            let reason = found.failure_reason().unwrap_or_default();
+                            let state = other.unwrap_or("unknown");
+                            return Err(Failure::new(format!(
+                                "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
+                            )));
+                        }
+                    }
+                }
+                None if missing < MAX_MISSING => missing += 1,
+                None => {
+                    return Err(Failure::new(format!(
+                        "SQS moves the messages of {dlq}, but does not list that move; `kubectl asya queue` shows \
+                         what has arrived"
+                    )));
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 
