@@ -4,6 +4,9 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// The exit code of a command that Ctrl-C has ended, as shells report it.
+pub const INTERRUPTED: u8 = 130;
+
 /// The answer of a command, as its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
@@ -13,6 +16,8 @@ pub enum Answer {
     Findings,
     /// 2: could not be determined.
     Unknown,
+    /// 130: the user has ended the command before.
+    Interrupted,
 }
 
 impl From<Answer> for ExitCode {
@@ -21,6 +26,7 @@ impl From<Answer> for ExitCode {
             Answer::Fine => 0,
             Answer::Findings => 1,
             Answer::Unknown => 2,
+            Answer::Interrupted => INTERRUPTED,
         })
     }
 }
@@ -78,7 +84,8 @@ pub async fn within<T, F: From<Failure>>(
     timeout: Duration,
     requests: impl Future<Output = Result<T, F>>,
 ) -> Result<T, F> {
-    let ended = tokio::time::timeout(timeout, requests).await;
+    // Such futures are large.
+    let ended = tokio::time::timeout(timeout, Box::pin(requests)).await;
     ended.unwrap_or_else(|_| Err(Failure::timed_out(timeout).into()))
 }
 

@@ -14,8 +14,8 @@ use self::queue::{DlqArgs, QueueArgs, SendArgs};
 ///
 /// Uses your kubeconfig and your permissions only, and changes nothing unless the command says so.
 ///
-/// Exit codes: 0 no findings, 1 findings, 2 could not be determined. Warnings alone end with 0; check and lint count
-/// them as findings with --strict.
+/// Exit codes: 0 no findings, 1 findings, 2 could not be determined, 130 ended by Ctrl-C. Warnings alone end with 0;
+/// check and lint count them as findings with --strict.
 #[derive(Parser, Debug)]
 #[command(
     name = "kubectl-asya",

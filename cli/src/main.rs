@@ -19,6 +19,7 @@ mod consent;
 mod explain;
 mod generate;
 mod installation;
+mod interrupt;
 mod lint;
 mod manifests;
 mod output;
@@ -74,7 +75,7 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
     } = cli;
     let timeout = connection.timeout;
     let waits = command.waits();
-    let command = dispatch(command, Connection::new(connection));
+    let command = Box::pin(dispatch(command, Connection::new(connection)));
     if waits {
         return command.await;
     }

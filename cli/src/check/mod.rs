@@ -40,7 +40,7 @@ pub async fn run(connection: &Connection, args: &CheckArgs) -> Result<Report, Fa
         .max_by_key(|answer| match answer {
             Answer::Fine => 0,
             Answer::Unknown => 1,
-            Answer::Findings => 2,
+            Answer::Findings | Answer::Interrupted => 2,
         });
     Ok(Report::new(text, worst.unwrap_or(Answer::Fine)).with_notes(notes))
 }

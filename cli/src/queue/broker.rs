@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 /// The size of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,15 @@ pub enum Settlement {
     Late,
     /// Nothing was done: this program no longer holds the message, and the queue has it.
     Lapsed,
+}
+
+/// What the broker itself has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Approximate on SQS.
+    pub count: u64,
+    /// Whether the rest was left because of an interrupt.
+    pub interrupted: bool,
 }
 
 /// Why a message is not known to be stored.
@@ -115,9 +125,14 @@ pub trait QueueClient {
     /// Sends a message; returns once the broker has stored it.
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure>;
 
-    /// Lets the broker itself move all dead letters to `queue`; `None` if it has no such function, otherwise how many
-    /// it moved.
-    async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure>;
+    /// Lets the broker itself move all dead letters to `queue`, until an interrupt comes; `None` if it has no such
+    /// function.
+    async fn move_all(
+        &mut self,
+        dlq: &str,
+        queue: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Moved>, Failure>;
 
     /// From how many deliveries on the broker dead-letters or drops a message.
     fn delivery_limit(&self) -> Option<u64>;

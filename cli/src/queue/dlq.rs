@@ -8,6 +8,7 @@ use super::access::{DeadLetters, Names};
 use super::broker::{Delivery, QueueClient, Settlement};
 use super::peek::{belongs, put_back};
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 /// Messages that are held at a time.
 const BATCH: usize = 10;
@@ -18,13 +19,16 @@ const MAX_REPEATED: u32 = 10;
 /// The outcome for dead letters. Each message counts once, however often the broker delivers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Done {
+pub struct DlqOutcome {
     /// Messages that were moved or deleted.
     pub done: u64,
     /// Messages of other actors, or of none, in a shared queue.
     pub others: u64,
     /// Those of `done` that the queue may still have: it took longer than the broker hides messages.
     pub may_remain: u64,
+    /// Whether the rest was left because the user has ended the command.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 /// The operation on each of an actor's dead letters.
@@ -35,7 +39,7 @@ pub enum DeadLetterAction {
 }
 
 /// Moves an actor's dead letters back to its queue: those that are there now, so that a message that fails again is
-/// not moved twice.
+/// not moved twice. An interrupt ends that between two messages.
 ///
 /// # Errors
 /// If the broker fails; the text says how many were moved until then.
@@ -44,20 +48,22 @@ pub async fn redrive<B: QueueClient>(
     names: &Names,
     dlq: &DeadLetters,
     max: Option<u64>,
-) -> Result<Done, Failure> {
+    interrupt: &Interrupt,
+) -> Result<DlqOutcome, Failure> {
     if max.is_none()
         && !dlq.shared
-        && let Some(done) = broker.move_all(&dlq.queue, &names.queue).await?
+        && let Some(moved) = broker.move_all(&dlq.queue, &names.queue, interrupt).await?
     {
-        return Ok(Done {
-            done,
-            ..Done::default()
+        return Ok(DlqOutcome {
+            done: moved.count,
+            interrupted: moved.interrupted,
+            ..DlqOutcome::default()
         });
     }
     let waiting = count_waiting(broker, dlq).await?;
     let action = DeadLetterAction::Redrive;
     DeadLetterRun::new(broker, names, dlq, max, action)
-        .process(waiting)
+        .process(waiting, interrupt)
         .await
 }
 
@@ -72,13 +78,14 @@ pub async fn purge<B: QueueClient>(
     dlq: &DeadLetters,
     max: Option<u64>,
     count: u64,
-) -> Result<Done, Failure> {
+    interrupt: &Interrupt,
+) -> Result<DlqOutcome, Failure> {
     let waiting = count_waiting(broker, dlq).await?;
     // One by one: to purge the queue would also delete what has arrived since it was counted, and on SQS what others
     // hold.
     let action = DeadLetterAction::Delete;
     DeadLetterRun::new(broker, names, dlq, max, action)
-        .process(waiting.min(count))
+        .process(waiting.min(count), interrupt)
         .await
 }
 
@@ -139,13 +146,14 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         }
     }
 
-    /// Looks at `waiting` dead letters, until the maximum is done.
-    async fn process(mut self, waiting: u64) -> Result<Done, Failure> {
-        let result = self.process_batches(waiting).await;
-        let outcome = Done {
+    /// Looks at `waiting` dead letters, until the maximum is done or an interrupt comes.
+    async fn process(mut self, waiting: u64, interrupt: &Interrupt) -> Result<DlqOutcome, Failure> {
+        let result = self.process_batches(waiting, interrupt).await;
+        let outcome = DlqOutcome {
             done: self.done,
             others: self.others.len() as u64,
             may_remain: self.may_remain,
+            interrupted: self.left(waiting) > 0 && interrupt.has_come(),
         };
         let held = self.others.into_iter().chain(self.in_hand).collect();
         let returned = put_back(self.broker, &self.dlq.queue, held).await;
@@ -164,9 +172,15 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
             })
     }
 
-    async fn process_batches(&mut self, waiting: u64) -> Result<(), Failure> {
+    async fn process_batches(
+        &mut self,
+        waiting: u64,
+        interrupt: &Interrupt,
+    ) -> Result<(), Failure> {
         let mut repeated = 0;
-        while let left @ 1.. = self.left(waiting) {
+        while !interrupt.has_come()
+            && let left @ 1.. = self.left(waiting)
+        {
             // Of messages that come again, as many as possible, so that others are among them.
             let wanted = match repeated {
                 0 => usize::try_from(left).unwrap_or(BATCH),
@@ -179,7 +193,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
             }
             let before = self.seen();
             self.in_hand.extend(taken);
-            self.process_batch(waiting).await?;
+            self.process_batch(waiting, interrupt).await?;
             repeated = if self.seen() == before {
                 repeated + 1
             } else {
@@ -205,8 +219,9 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         waiting.saturating_sub(self.seen()).min(may_be_done)
     }
 
-    async fn process_batch(&mut self, waiting: u64) -> Result<(), Failure> {
+    async fn process_batch(&mut self, waiting: u64, interrupt: &Interrupt) -> Result<(), Failure> {
         while self.left(waiting) > 0
+            && !interrupt.has_come()
             && let Some(delivery) = self.in_hand.pop_front()
         {
             let known = delivery.id.as_ref().and_then(|id| self.known.get(id));

@@ -141,12 +141,11 @@ async fn listen(
     let cluster = Arc::clone(cluster);
     let accepting = tokio::spawn(async move {
         while let Ok((mut near, _)) = listener.accept().await {
-            let far = match first.take() {
-                Some(far) => Ok(far),
-                None => {
-                    let opening = cluster.port_forward(&namespace, &pod, port);
-                    within(timeout, async { Ok::<_, Failure>(opening.await?) }).await
-                }
+            let far = if let Some(far) = first.take() {
+                Ok(far)
+            } else {
+                let opening = cluster.port_forward(&namespace, &pod, port);
+                within(timeout, async { Ok::<_, Failure>(opening.await?) }).await
             };
             // The client sees its connection closed.
             let Ok(mut far) = far else { continue };

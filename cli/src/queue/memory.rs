@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
+use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 /// A message of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,14 +181,22 @@ impl QueueClient for Memory {
         Ok(())
     }
 
-    async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
+    async fn move_all(
+        &mut self,
+        dlq: &str,
+        queue: &str,
+        _: &Interrupt,
+    ) -> Result<Option<Moved>, Failure> {
         if !self.moves {
             return Ok(None);
         }
         let all = std::mem::take(self.queue(dlq));
         let count = all.len() as u64;
         self.queue(queue).extend(all);
-        Ok(Some(count))
+        Ok(Some(Moved {
+            count,
+            interrupted: false,
+        }))
     }
 
     fn delivery_limit(&self) -> Option<u64> {

@@ -37,6 +37,7 @@ use crate::answer::{Answer, Failure, Report, within};
 use crate::args::queue::{BrokerArgs, DlqAction, DlqArgs, QueueArgs, SendArgs};
 use crate::cluster::Connection;
 use crate::consent::{confirmed, refused};
+use crate::interrupt::Interrupt;
 use crate::output::{print_error, terminal_width};
 use crate::watch::Watched;
 
@@ -147,26 +148,36 @@ pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Rep
     })?;
     let result = match open {
         Open::RabbitMq(mut broker, _forward) => {
-            let result = act(&mut broker, &access.names, &dlq, args).await;
+            let result = act(&mut broker, &access.names, &dlq, args, Interrupt::listen).await;
             broker.close().await;
             result
         }
-        Open::Sqs(mut broker, _forward) => act(&mut broker, &access.names, &dlq, args).await,
+        Open::Sqs(mut broker, _forward) => {
+            act(&mut broker, &access.names, &dlq, args, Interrupt::listen).await
+        }
     };
     let (mut report, mut notes) = result?;
     notes.extend(access.notes);
     let format = args.output.output;
     let rows = report.messages.iter_mut().flatten();
     rows.for_each(|it| it.prepare(format));
+    let interrupted = report.outcome.is_some_and(|it| it.interrupted);
+    if interrupted {
+        notes.push(render::interrupted(&report));
+        let text = format.write(&report, String::new)?;
+        return Ok(Report::new(text, Answer::Interrupted).with_notes(notes));
+    }
     let text = format.write(&report, || render::dead_letters(&report, terminal_width()))?;
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
 
+/// `listen` begins to listen for an interrupt, once something may be half done; before, Ctrl-C ends the program.
 async fn act<B: QueueClient>(
     broker: &mut B,
     names: &Names,
     dlq: &DeadLetters,
     args: &DlqArgs,
+    listen: impl FnOnce() -> Interrupt,
 ) -> Result<(DlqReport, Vec<String>), Failure> {
     let size = broker.size(&dlq.queue).await?;
     let size = size.ok_or_else(|| missing(&dlq.queue))?;
@@ -183,16 +194,17 @@ async fn act<B: QueueClient>(
             Ok((report, notes))
         }
         DlqAction::Redrive => {
-            report.outcome = Some(dlq::redrive(broker, names, dlq, max).await?);
+            let done = dlq::redrive(broker, names, dlq, max, &listen()).await?;
+            report.outcome = Some(done);
             Ok((report, Vec::new()))
         }
         DlqAction::Purge => {
             let waiting = size.waiting;
             report.outcome = Some(if waiting == 0 {
-                dlq::Done::default()
+                dlq::DlqOutcome::default()
             } else {
                 consent(names, dlq, waiting, args).await?;
-                dlq::purge(broker, names, dlq, max, waiting).await?
+                dlq::purge(broker, names, dlq, max, waiting, &listen()).await?
             });
             Ok((report, Vec::new()))
         }
@@ -224,7 +236,8 @@ async fn consent(
     Err(refused("deleted"))
 }
 
-/// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end, or may not be stored.
+/// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end, or may not be stored; 130: the
+/// user has ended the wait.
 ///
 /// # Errors
 /// If the payload is not JSON, or the broker cannot be reached.
@@ -249,17 +262,25 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     });
     let mut sent = match open {
         Open::RabbitMq(mut broker, _forward) => {
-            let sent = send::send(&mut broker, names, &id, body, wait).await;
+            let sent = send::send(&mut broker, names, &id, body, wait, Interrupt::listen).await;
             broker.close().await;
             sent
         }
-        Open::Sqs(mut broker, _forward) => send::send(&mut broker, names, &id, body, wait).await,
+        Open::Sqs(mut broker, _forward) => {
+            send::send(&mut broker, names, &id, body, wait, Interrupt::listen).await
+        }
     }?;
     let format = args.output.output;
     sent.message.iter_mut().for_each(|it| it.prepare(format));
-    let text = format.write(&sent, || render::sent(&sent, terminal_width()))?;
+    let text = format.write(&sent, || match sent.outcome {
+        SendOutcome::Interrupted => String::new(),
+        _ => render::sent(&sent, terminal_width()),
+    })?;
     let mut notes = access.notes;
-    if matches!(sent.outcome, SendOutcome::NotSeen | SendOutcome::Unknown) {
+    if matches!(
+        sent.outcome,
+        SendOutcome::NotSeen | SendOutcome::Unknown | SendOutcome::Interrupted
+    ) {
         notes.extend(sent.notes);
     }
     Ok(Report::new(text, sent.outcome.answer()).with_notes(notes))

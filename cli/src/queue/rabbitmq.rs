@@ -5,8 +5,9 @@ use std::time::Duration;
 use asya_amqp::{Connection, Event, Login, OpenError, Properties, Purpose, Stream};
 use bytes::Bytes;
 
-use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
+use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 /// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
 const DEFAULT_LIMIT: u64 = 20;
@@ -221,7 +222,12 @@ impl QueueClient for RabbitMq {
         self.confirmed(queue).await
     }
 
-    async fn move_all(&mut self, _: &str, _: &str) -> Result<Option<u64>, Failure> {
+    async fn move_all(
+        &mut self,
+        _: &str,
+        _: &str,
+        _: &Interrupt,
+    ) -> Result<Option<Moved>, Failure> {
         Ok(None)
     }
 

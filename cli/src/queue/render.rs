@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::access::{DeadLetters, Names};
 use super::broker::Size;
-use super::dlq::Done;
+use super::dlq::DlqOutcome;
 use super::message::route;
 use super::peek::{MessageRow, Payload};
 use super::send::{SendOutcome, Sent};
@@ -63,7 +63,7 @@ pub struct DlqReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<MessageRow>>,
     #[serde(flatten)]
-    pub outcome: Option<Done>,
+    pub outcome: Option<DlqOutcome>,
     /// Dead letters that others hold, if the broker reports them.
     #[serde(skip)]
     pub held: u64,
@@ -125,22 +125,28 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
         }
         return format!("{head}\n{}", messages(rows, width));
     };
-    let Done { done, others, .. } = outcome;
+    let DlqOutcome { done, others, .. } = outcome;
+    let is_idle = done == 0 && others == 0 && !outcome.interrupted;
     let left = remarks(&outcome, dlq);
     let text = match report.action {
-        _ if done == 0 && others == 0 && report.held > 0 => format!(
+        _ if is_idle && report.held > 0 => format!(
             "nothing was done: other consumers hold the messages of {dlq} now: {}; try again in a minute",
             report.held
         ),
-        _ if done == 0 && others == 0 => format!("nothing to do: {dlq} has no messages"),
+        _ if is_idle => format!("nothing to do: {dlq} has no messages"),
         DlqAction::Purge => format!("messages deleted from {dlq}: {done}{left}"),
         _ => format!("messages moved from {dlq} to {queue}: {done}{left}"),
     };
     lines(&text, width)
 }
 
+/// What was done with an actor's dead letters before the user ended that, as one line.
+pub fn interrupted(report: &DlqReport) -> String {
+    format!("interrupted; {}", dead_letters(report, None).trim_end())
+}
+
 /// What else is to be known of an outcome.
-fn remarks(outcome: &Done, dlq: &str) -> String {
+fn remarks(outcome: &DlqOutcome, dlq: &str) -> String {
     let mut text = String::new();
     if outcome.others > 0 {
         let _ = write!(text, "; left there, of other actors: {}", outcome.others);
@@ -166,7 +172,7 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     };
     let mut parts = vec![first];
     parts.extend(match sent.outcome {
-        SendOutcome::Sent | SendOutcome::Unknown => None,
+        SendOutcome::Sent | SendOutcome::Unknown | SendOutcome::Interrupted => None,
         SendOutcome::Succeeded => Some(format!("succeeded: it is in {seen_in}")),
         SendOutcome::Failed => Some(format!("failed: it is in {seen_in}")),
         SendOutcome::DeadLettered => Some(format!("dead-lettered: it is in {seen_in}")),
@@ -253,10 +259,11 @@ mod tests {
             shared: true,
         };
         let mut report = DlqReport::new(action, &names, &dlq);
-        report.outcome = Some(Done {
+        report.outcome = Some(DlqOutcome {
             done,
             others,
             may_remain,
+            interrupted: false,
         });
         dead_letters(&report, None)
     }

@@ -11,6 +11,7 @@ use super::broker::{QueueClient, SendFailure};
 use super::message::Envelope;
 use super::peek::{MessageRow, put_back};
 use crate::answer::{Answer, Failure};
+use crate::interrupt::Interrupt;
 
 const POLL: Duration = Duration::from_millis(500);
 /// More waiting messages than this are not searched: a peek counts as a delivery of each.
@@ -27,6 +28,8 @@ pub enum SendOutcome {
     NotSeen,
     /// The broker may have stored it.
     Unknown,
+    /// It was sent; the user has ended the wait.
+    Interrupted,
 }
 
 impl SendOutcome {
@@ -35,6 +38,7 @@ impl SendOutcome {
             Self::Sent | Self::Succeeded => Answer::Fine,
             Self::Failed | Self::DeadLettered => Answer::Findings,
             Self::NotSeen | Self::Unknown => Answer::Unknown,
+            Self::Interrupted => Answer::Interrupted,
         }
     }
 }
@@ -72,7 +76,8 @@ pub struct Wait {
     pub with_payload: bool,
 }
 
-/// Sends a message, and follows it.
+/// Sends a message, and follows it until an interrupt comes. `listen` begins to listen for one, once the message cannot
+/// be taken back.
 ///
 /// # Errors
 /// If the actor's queue does not exist, or the broker does not store the message.
@@ -82,11 +87,13 @@ pub async fn send<B: QueueClient>(
     id: &str,
     body: Bytes,
     wait: Option<Wait>,
+    listen: impl FnOnce() -> Interrupt,
 ) -> Result<Sent, Failure> {
     let mut ends = match wait {
         Some(_) => ends(broker, names).await?,
         None => Vec::new(),
     };
+    let interrupt = listen();
     let stored = broker.send(&names.queue, id, body).await;
     let mut sent = Sent {
         id: id.to_owned(),
@@ -108,7 +115,14 @@ pub async fn send<B: QueueClient>(
         Err(SendFailure::Refused(why)) => return Err(why),
     }
     if let Some(wait) = wait {
-        let mut followed = follow(broker, &mut sent, &mut ends, wait).await;
+        let mut followed = follow(broker, &mut sent, &mut ends, wait, &interrupt).await;
+        if sent.outcome == SendOutcome::Interrupted {
+            let queue = &names.queue;
+            sent.notes.push(format!(
+                "interrupted; message {id} was sent to {queue}, and may still be processed"
+            ));
+            return Ok(sent);
+        }
         if followed.is_ok() && sent.outcome == SendOutcome::NotSeen {
             followed = whereabouts(broker, &names.queue)
                 .await
@@ -158,10 +172,16 @@ async fn follow<B: QueueClient>(
     sent: &mut Sent,
     ends: &mut [End],
     wait: Wait,
+    interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let until = Instant::now() + wait.limit;
     loop {
         for end in &mut *ends {
+            // Not within a search, which puts back what it takes.
+            if interrupt.has_come() {
+                sent.outcome = SendOutcome::Interrupted;
+                return Ok(());
+            }
             if let Some(row) = search(broker, end, &sent.id, wait.with_payload).await? {
                 sent.outcome = end.outcome;
                 sent.seen_in = Some(end.queue.clone());
@@ -173,7 +193,13 @@ async fn follow<B: QueueClient>(
             sent.outcome = SendOutcome::NotSeen;
             return Ok(());
         }
-        sleep(POLL).await;
+        tokio::select! {
+            () = sleep(POLL) => {}
+            () = interrupt.come() => {
+                sent.outcome = SendOutcome::Interrupted;
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -22,8 +22,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use self::hold::{HIDDEN, Hold, is_lapsed};
-use super::broker::{Delivery, QueueClient, SendFailure, Settlement, Size};
+use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size};
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 /// Messages per call.
 const BATCH: usize = 10;
@@ -190,8 +191,8 @@ impl QueueClient for Sqs {
         let url = self.url(queue).await?;
         let mut taken = Vec::new();
         while taken.len() < count {
-            let held = taken.iter_mut().map(|it: &mut Delivery<_>| &mut it.handle);
-            self.extend(queue, held.collect()).await?;
+            let receipts = taken.iter_mut().map(|it: &mut Delivery<_>| &mut it.handle);
+            self.extend(queue, receipts.collect()).await?;
             let batch = i32::try_from((count - taken.len()).min(BATCH)).unwrap_or(1);
             let request = self.client.receive_message().queue_url(&url);
             let request = request
@@ -271,8 +272,13 @@ impl QueueClient for Sqs {
         self.store(queue, &body, None).await
     }
 
-    async fn move_all(&mut self, dlq: &str, queue: &str) -> Result<Option<u64>, Failure> {
-        self.move_by_task(dlq, queue).await
+    async fn move_all(
+        &mut self,
+        dlq: &str,
+        queue: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Moved>, Failure> {
+        self.move_by_task(dlq, queue, interrupt).await
     }
 
     fn delivery_limit(&self) -> Option<u64> {

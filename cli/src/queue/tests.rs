@@ -1,5 +1,8 @@
 //! No message is lost, whatever is done with queues.
 
+mod interrupted;
+mod purges;
+
 use std::time::Duration;
 
 use clap::Parser;
@@ -8,15 +11,16 @@ use serde_json::json;
 use super::access::{DeadLetters, Names};
 use super::act;
 use super::broker::QueueClient;
-use super::dlq::{Done, purge, redrive};
+use super::dlq::{DlqOutcome, purge, redrive};
 use super::memory::{Memory, Stored};
 use super::message::compose;
 use super::peek::peek;
 use super::render::{dead_letters, sent as sent_text};
 use super::send::{SendOutcome, Wait, send};
-use crate::answer::Answer;
+use crate::answer::{Answer, Failure};
 use crate::args::queue::DlqArgs;
 use crate::args::{Cli, Command};
+use crate::interrupt::Interrupt;
 use crate::output::Format;
 
 fn names() -> Names {
@@ -42,12 +46,21 @@ fn message(id: &str, actor: &str) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-fn outcome(done: u64, others: u64) -> Done {
-    Done {
+fn outcome(done: u64, others: u64) -> DlqOutcome {
+    DlqOutcome {
         done,
         others,
-        may_remain: 0,
+        ..DlqOutcome::default()
     }
+}
+
+async fn redriven(
+    broker: &mut Memory,
+    shared: bool,
+    max: Option<u64>,
+) -> Result<DlqOutcome, Failure> {
+    let never = Interrupt::never();
+    redrive(broker, &names(), &dlq(shared), max, &never).await
 }
 
 #[tokio::test]
@@ -119,7 +132,7 @@ async fn dead_letters_return_to_the_queue_of_their_actor() {
         (true, &[&*mine, &*mine], &[&*other, "poison"]),
     ] {
         let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
-        let done = redrive(&mut broker, &names(), &dlq(shared), None).await;
+        let done = redriven(&mut broker, shared, None).await;
         let (moved_count, others) = (moved.len() as u64, left.len() as u64);
         assert_eq!(done.unwrap(), outcome(moved_count, others));
         assert_eq!(broker.bodies("asya-embed"), moved);
@@ -133,7 +146,7 @@ async fn source_of_a_dead_letter_counts_more_than_its_route() {
     let stored = broker.queues.get_mut("dlq").unwrap();
     stored[0].source = Some("asya-chat".to_owned());
     stored[1].source = Some("asya-embed".to_owned());
-    let done = redrive(&mut broker, &names(), &dlq(true), None).await;
+    let done = redriven(&mut broker, true, None).await;
     assert_eq!(done.unwrap(), outcome(1, 1));
     assert_eq!(broker.queues["dlq"][0].source.as_deref(), Some("asya-chat"));
 }
@@ -143,7 +156,7 @@ async fn redrive_that_fails_loses_nothing_and_says_how_far_it_came() {
     let bodies = ["1", "2", "3", "4"];
     let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
     broker.accepts = Some(2);
-    let failed = redrive(&mut broker, &names(), &dlq(false), None).await;
+    let failed = redriven(&mut broker, false, None).await;
     let text = failed.unwrap_err().to_string();
     assert!(text.contains("done before that: 2"), "{text}");
     broker.disconnect();
@@ -157,7 +170,7 @@ async fn failure_to_put_back_what_belongs_to_others_says_how_many_were_moved() {
     let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[&*mine, &*other])]);
     // With this limit, those of others are put back as copies, of which the broker accepts none.
     (broker.limit, broker.accepts) = (Some(1), Some(1));
-    let failed = redrive(&mut broker, &names(), &dlq(true), None).await;
+    let failed = redriven(&mut broker, true, None).await;
     let text = failed.unwrap_err().to_string();
     assert!(text.contains("done before that: 1"), "{text}");
     broker.disconnect();
@@ -171,20 +184,9 @@ async fn redrive_obeys_its_maximum_and_uses_what_the_broker_can_do() {
     for (moves, max, expected) in [(true, None, 3), (true, Some(2), 2), (false, Some(0), 0_u32)] {
         let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &bodies)]);
         broker.moves = moves;
-        let done = redrive(&mut broker, &names(), &dlq(false), max).await;
+        let done = redriven(&mut broker, false, max).await;
         assert_eq!(done.unwrap().done, u64::from(expected));
         assert_eq!(broker.bodies("asya-embed"), bodies[..expected as usize]);
-    }
-}
-
-#[tokio::test]
-async fn purge_of_a_shared_queue_spares_the_messages_of_others() {
-    let (mine, other) = (message("1", "embed"), message("2", "chat"));
-    for (shared, left) in [(false, &[][..]), (true, &[&*other])] {
-        let mut broker = Memory::with(&[("dlq", &[&*mine, &*other])]);
-        let done = purge(&mut broker, &names(), &dlq(shared), None, 2).await;
-        assert_eq!(done.unwrap().others, left.len() as u64);
-        assert_eq!(broker.bodies("dlq"), left);
     }
 }
 
@@ -194,7 +196,8 @@ async fn sent(broker: &mut Memory, wait: bool) -> super::send::Sent {
         limit: Duration::ZERO,
         with_payload: true,
     });
-    send(broker, &names(), "1", body, wait).await.unwrap()
+    let sent = send(broker, &names(), "1", body, wait, Interrupt::never).await;
+    sent.unwrap()
 }
 
 #[tokio::test]
@@ -295,60 +298,6 @@ async fn message_that_was_sent_is_reported_even_if_it_cannot_be_followed() {
     assert_eq!(broker.bodies("asya-embed").len(), 1);
 }
 
-/// The user has consented to two; a third came while they were asked.
-#[tokio::test]
-async fn purge_deletes_no_more_than_what_was_consented_to() {
-    for shared in [false, true] {
-        let mine = message("1", "embed");
-        let mut broker = Memory::with(&[("dlq", &[&*mine, &*mine, &*mine])]);
-        let done = purge(&mut broker, &names(), &dlq(shared), None, 2).await;
-        assert_eq!(done.unwrap(), outcome(2, 0));
-        assert_eq!(broker.bodies("dlq"), [&*mine]);
-    }
-}
-
-#[tokio::test]
-async fn dead_letter_that_arrives_during_a_purge_stays() {
-    let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
-    broker.arrives = Some(Stored {
-        body: "3".to_owned(),
-        ..Stored::default()
-    });
-    let done = purge(&mut broker, &names(), &dlq(false), None, 2).await;
-    assert_eq!(done.unwrap(), outcome(2, 0));
-    assert_eq!(broker.bodies("dlq"), ["3"]);
-}
-
-/// Another program may have taken some meanwhile.
-#[tokio::test]
-async fn purge_says_how_many_the_broker_has_deleted() {
-    let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
-    let done = purge(&mut broker, &names(), &dlq(false), None, 5).await;
-    assert_eq!(done.unwrap(), outcome(2, 0));
-    assert!(broker.bodies("dlq").is_empty());
-}
-
-/// Of SQS, `PurgeQueue` would delete them, too: they are in flight, and come back.
-#[tokio::test]
-async fn purge_spares_what_others_hold() {
-    let mut broker = Memory::with(&[("dlq", &["held", "1", "2"])]);
-    let held = broker.take("dlq", 1).await.unwrap();
-    let done = purge(&mut broker, &names(), &dlq(false), None, 2).await;
-    assert_eq!(done.unwrap(), outcome(2, 0));
-    broker.put_back("dlq", held).await.unwrap();
-    assert_eq!(broker.bodies("dlq"), ["held"]);
-}
-
-#[tokio::test]
-async fn deletion_counts_only_once_the_broker_has_processed_it() {
-    let mine = message("1", "embed");
-    let mut broker = Memory::with(&[("dlq", &[&*mine])]);
-    broker.is_lost_after_removals = true;
-    let failed = purge(&mut broker, &names(), &dlq(true), None, 1).await;
-    let text = failed.unwrap_err().to_string();
-    assert!(text.contains("done before that: 0"), "{text}");
-}
-
 #[tokio::test]
 async fn message_that_the_broker_did_not_confirm_keeps_its_id_and_may_be_stored() {
     for wait in [false, true] {
@@ -399,7 +348,7 @@ async fn list_of_no_dead_letters_is_an_empty_list_in_json() {
     for (bodies, expected) in [(&[][..], 0), (&["poison"], 1)] {
         let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", bodies)]);
         let args = dlq_args("list");
-        let (report, _) = act(&mut broker, &names(), &dlq(false), &args)
+        let (report, _) = act(&mut broker, &names(), &dlq(false), &args, Interrupt::never)
             .await
             .unwrap();
         let json = serde_json::to_value(&report).unwrap();
@@ -407,7 +356,7 @@ async fn list_of_no_dead_letters_is_an_empty_list_in_json() {
     }
     let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[])]);
     let args = dlq_args("redrive");
-    let (report, _) = act(&mut broker, &names(), &dlq(false), &args)
+    let (report, _) = act(&mut broker, &names(), &dlq(false), &args, Interrupt::never)
         .await
         .unwrap();
     let json = serde_json::to_value(&report).unwrap();
@@ -434,7 +383,7 @@ async fn messages_that_others_hold_are_not_reported_as_none() {
         let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[])]);
         broker.processing = Some(held);
         let args = dlq_args(action);
-        let done = act(&mut broker, &names(), &dlq(false), &args).await;
+        let done = act(&mut broker, &names(), &dlq(false), &args, Interrupt::never).await;
         assert_eq!(dead_letters(&done.unwrap().0, None), expected, "{action}");
     }
 }

@@ -38,6 +38,10 @@ pub struct State {
     pub refuses_extensions: bool,
     /// How many deletions it accepts and ignores, as of a message that another consumer has received meanwhile.
     pub ignored_deletions: u64,
+    /// The state of a message move task that is started, which has moved two messages; `None`: it knows no such tasks.
+    pub task: Option<&'static str>,
+    pub refuses_to_cancel: bool,
+    is_started: bool,
     /// How many identifiers it has given out.
     named: u64,
 }
@@ -144,6 +148,23 @@ impl State {
                 Ok(json!({}))
             }
             "ChangeMessageVisibilityBatch" => Ok(self.hide(queue, &request["Entries"])),
+            "ListMessageMoveTasks" if self.task.is_some() => {
+                let task = json!({
+                    "TaskHandle": "t", "Status": self.task, "StartedTimestamp": 1,
+                    "DestinationArn": "arn:aws:sqs:eu-west-1:1:asya-embed",
+                    "ApproximateNumberOfMessagesMoved": 2,
+                });
+                let tasks = self.is_started.then_some(task);
+                Ok(json!({"Results": tasks.as_slice()}))
+            }
+            "StartMessageMoveTask" if self.task.is_some() => {
+                self.is_started = true;
+                Ok(json!({"TaskHandle": "t"}))
+            }
+            "CancelMessageMoveTask" if self.is_started && !self.refuses_to_cancel => {
+                self.task = Some("CANCELLED");
+                Ok(json!({"ApproximateNumberOfMessagesMoved": 2}))
+            }
             _ => Err("UnsupportedOperation"),
         }
     }
@@ -235,6 +256,9 @@ async fn serve(stream: TcpStream, state: &Mutex<State>) {
             "SendMessage",
             "DeleteMessage",
             "ChangeMessageVisibilityBatch",
+            "ListMessageMoveTasks",
+            "StartMessageMoveTask",
+            "CancelMessageMoveTask",
         ];
         let is_asked = |it: &&str| action == format!("amazonsqs.{}", it.to_ascii_lowercase());
         let action = actions.into_iter().find(is_asked).unwrap_or_default();

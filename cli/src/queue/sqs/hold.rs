@@ -8,7 +8,7 @@ use super::{BATCH, Receipt, Sqs, failure, refusal, seconds};
 use crate::answer::Failure;
 
 /// For how long a message is hidden from consumers when it is received, should this program be killed.
-pub const HIDDEN: Duration = Duration::from_secs(60);
+pub const HIDDEN: Duration = Duration::from_mins(1);
 /// A message with less time than this left is hidden for longer before anything is done with it.
 const SPARE: Duration = Duration::from_secs(30);
 /// For how long SQS hides a message at most.

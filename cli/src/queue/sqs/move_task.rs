@@ -6,8 +6,10 @@ use aws_sdk_sqs::error::SdkError;
 use aws_sdk_sqs::operation::list_message_move_tasks::ListMessageMoveTasksError;
 use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry as ListedTask;
 
+use super::super::broker::Moved;
 use super::{Sqs, failure};
 use crate::answer::Failure;
+use crate::interrupt::Interrupt;
 
 const POLL: Duration = Duration::from_millis(500);
 /// Tasks that SQS lists.
@@ -58,12 +60,13 @@ impl MoveTask {
 }
 
 impl Sqs {
-    /// Lets SQS move the messages of a dead letter queue; `None` if the server cannot, otherwise how many it moved.
+    /// Lets SQS move the messages of a dead letter queue; `None` if the server cannot.
     pub(super) async fn move_by_task(
         &mut self,
         dlq: &str,
         queue: &str,
-    ) -> Result<Option<u64>, Failure> {
+        interrupt: &Interrupt,
+    ) -> Result<Option<Moved>, Failure> {
         let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
         // Servers that do not know these calls differ in how they say so; moving one by one fails if this was another
         // error.
@@ -76,7 +79,7 @@ impl Sqs {
         match request.send().await {
             Ok(started) => {
                 let task = MoveTask::new(started.task_handle, destination, &listed);
-                self.moved(dlq, &source, task).await.map(Some)
+                self.moved(dlq, &source, task, interrupt).await.map(Some)
             }
             Err(SdkError::ServiceError(_)) => Ok(None),
             Err(error) => Err(failure(dlq, &error)),
@@ -93,38 +96,89 @@ impl Sqs {
         Ok(found.results.unwrap_or_default())
     }
 
-    /// Follows a move of a queue's messages to its end.
-    async fn moved(&self, dlq: &str, arn: &str, mut task: MoveTask) -> Result<u64, Failure> {
+    /// Follows a move of a queue's messages to its end, which an interrupt brings about.
+    async fn moved(
+        &self,
+        dlq: &str,
+        arn: &str,
+        mut task: MoveTask,
+        interrupt: &Interrupt,
+    ) -> Result<Moved, Failure> {
         let mut missing = 0;
+        let mut interrupted = false;
+        let mut refusal = None;
         loop {
             let listed = self.move_tasks(arn).await;
             let listed = listed.map_err(|error| failure(dlq, &error))?;
-            match task.find(&listed) {
-                Some(found) => {
-                    let count = found.approximate_number_of_messages_moved;
-                    match found.status() {
-                        Some("COMPLETED") => return Ok(u64::try_from(count).unwrap_or_default()),
-                        Some("RUNNING" | "CANCELLING") => {}
-                        other => {
-                            let reason = found.failure_reason().unwrap_or_default();
-                            let state = other.unwrap_or("unknown");
-                            return Err(Failure::new(format!(
-                                "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
-                            )));
-                        }
+            match progress(dlq, task.find(&listed))? {
+                Progress::Ended(count) => return Ok(Moved { count, interrupted }),
+                Progress::Cancelled(count) if interrupted => {
+                    return Ok(Moved { count, interrupted });
+                }
+                Progress::Cancelled(count) => return Err(stopped(dlq, count, "CANCELLED", "")),
+                Progress::Running => {
+                    // The task may have ended just before it was to be cancelled; this one has not.
+                    if let Some(why) = refusal.take() {
+                        return Err(why);
                     }
                 }
-                None if missing < MAX_MISSING => missing += 1,
-                None => {
+                Progress::Missing if missing < MAX_MISSING => missing += 1,
+                Progress::Missing => {
                     return Err(Failure::new(format!(
                         "SQS moves the messages of {dlq}, but does not list that move; `kubectl asya queue` shows \
                          what has arrived"
                     )));
                 }
             }
-            tokio::time::sleep(POLL).await;
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = interrupt.come(), if !interrupted => {
+                    interrupted = true;
+                    refusal = self.cancel(dlq, &task).await.err();
+                }
+            }
         }
     }
+
+    async fn cancel(&self, dlq: &str, task: &MoveTask) -> Result<(), Failure> {
+        let request = self.client.cancel_message_move_task();
+        let request = request.set_task_handle(task.handle.clone());
+        let cancelled = request.send().await;
+        cancelled.map(drop).map_err(|error| {
+            let why = failure(dlq, &error);
+            Failure::new(format!("{why}; SQS goes on moving the messages of {dlq}"))
+        })
+    }
+}
+
+/// What SQS says of a task, with how many messages it has moved.
+enum Progress {
+    Ended(u64),
+    Cancelled(u64),
+    Running,
+    Missing,
+}
+
+fn progress(dlq: &str, task: Option<&ListedTask>) -> Result<Progress, Failure> {
+    let Some(task) = task else {
+        return Ok(Progress::Missing);
+    };
+    let count = u64::try_from(task.approximate_number_of_messages_moved).unwrap_or_default();
+    match task.status() {
+        Some("COMPLETED") => Ok(Progress::Ended(count)),
+        Some("CANCELLED") => Ok(Progress::Cancelled(count)),
+        Some("RUNNING" | "CANCELLING") => Ok(Progress::Running),
+        other => {
+            let reason = task.failure_reason().unwrap_or_default();
+            Err(stopped(dlq, count, other.unwrap_or("unknown"), reason))
+        }
+    }
+}
+
+fn stopped(dlq: &str, count: u64, state: &str, reason: &str) -> Failure {
+    Failure::new(format!(
+        "SQS moved about {count} messages of {dlq}, then stopped: {state} {reason}"
+    ))
 }
 
 #[cfg(test)]
@@ -153,7 +207,10 @@ mod tests {
         // It is not listed yet.
         assert_eq!(found(&mut ours(), &before), None);
         // It ended before it was seen.
-        assert_eq!(found(&mut ours(), &with(&[ended.clone()])), Some(5));
+        assert_eq!(
+            found(&mut ours(), &with(std::slice::from_ref(&ended))),
+            Some(5)
+        );
         // Another one was started meanwhile.
         let other = task(8, "RUNNING", Some("other"));
         assert_eq!(

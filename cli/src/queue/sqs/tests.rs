@@ -5,7 +5,7 @@ use aws_sdk_sqs::config::http::HttpResponse;
 use super::fake::Fake;
 use super::*;
 use crate::queue::access::{DeadLetters, Names};
-use crate::queue::dlq::{Done, purge, redrive};
+use crate::queue::dlq::{DlqOutcome, purge, redrive};
 use crate::queue::message::compose;
 use crate::queue::peek::peek;
 
@@ -107,14 +107,14 @@ async fn search_of_a_shared_queue_may_take_longer_than_messages_are_hidden() {
         let (names, dlq) = names();
         let mut sqs = fake.client().await;
         let done = if deletes {
-            purge(&mut sqs, &names, &dlq, None, 40).await
+            purge(&mut sqs, &names, &dlq, None, 40, &Interrupt::never()).await
         } else {
-            redrive(&mut sqs, &names, &dlq, None).await
+            redrive(&mut sqs, &names, &dlq, None, &Interrupt::never()).await
         };
-        let expected = Done {
+        let expected = DlqOutcome {
             done: 10,
             others: 30,
-            may_remain: 0,
+            ..DlqOutcome::default()
         };
         assert_eq!(done, Ok(expected), "{refuses} {deletes}");
         assert!(fake.state().now > 60);
@@ -132,7 +132,7 @@ async fn search_of_a_shared_queue_may_take_longer_than_messages_are_hidden() {
     }
 }
 
-/// A message whose time is over may be another consumer's: it is not moved, and comes again.
+/// QUE-14: a message whose time is over may be another consumer's: it is not moved, and comes again.
 #[tokio::test]
 async fn message_is_moved_once_however_long_that_takes() {
     let all = messages([ME, ME, ME]);
@@ -140,18 +140,19 @@ async fn message_is_moved_once_however_long_that_takes() {
     fake.state().sending = 100;
     let (names, dlq) = names();
     let mut sqs = fake.client().await;
-    let done = redrive(&mut sqs, &names, &dlq, None).await;
-    let expected = Done {
+    let done = redrive(&mut sqs, &names, &dlq, None, &Interrupt::never()).await;
+    let expected = DlqOutcome {
         done: 3,
         others: 0,
         may_remain: 3,
+        interrupted: false,
     };
     assert_eq!(done, Ok(expected));
     assert_eq!(fake.bodies("asya-embed"), all);
     assert_eq!(fake.bodies("asya-dlq"), [""; 0]);
 }
 
-/// SQS accepts the deletion of a message that it has delivered again, and keeps it.
+/// QUE-14: SQS accepts the deletion of a message that it has delivered again, and keeps it.
 #[tokio::test]
 async fn message_that_was_moved_and_comes_again_is_removed() {
     let all = messages([ME; 12]);
@@ -159,7 +160,7 @@ async fn message_that_was_moved_and_comes_again_is_removed() {
     fake.state().ignored_deletions = 1;
     let (names, dlq) = names();
     let mut sqs = fake.client().await;
-    let done = redrive(&mut sqs, &names, &dlq, None).await;
+    let done = redrive(&mut sqs, &names, &dlq, None, &Interrupt::never()).await;
     assert_eq!(done.unwrap().done, 12);
     assert_eq!(fake.bodies("asya-embed"), all);
     assert_eq!(fake.bodies("asya-dlq"), [""; 0]);
@@ -173,7 +174,7 @@ async fn queue_that_delivers_the_same_messages_for_ever_is_not_searched_for_ever
     fake.state().refuses_extensions = true;
     let (names, dlq) = names();
     let mut sqs = fake.client().await;
-    let failed = redrive(&mut sqs, &names, &dlq, None).await;
+    let failed = redrive(&mut sqs, &names, &dlq, None, &Interrupt::never()).await;
     assert_eq!(
         failed.unwrap_err().to_string(),
         "of 30 messages, the broker delivers the same 10 again and again; try again later; done before that: 0, the \
@@ -208,6 +209,47 @@ async fn long_look_shows_each_message_once() {
     let peeked = peek(&mut sqs, "asya-dlq", 40, false).await.unwrap();
     let ids: BTreeSet<_> = peeked.rows.iter().map(|it| it.id.clone()).collect();
     assert_eq!((peeked.rows.len(), ids.len()), (25, 25));
+}
+
+/// QUE-14: SQS would go on moving after the command has ended.
+#[tokio::test]
+async fn interrupt_cancels_the_move_of_the_server() {
+    let done = |interrupted| DlqOutcome {
+        done: 2,
+        interrupted,
+        ..DlqOutcome::default()
+    };
+    let come = || Interrupt::when(std::future::ready(()));
+    let refused =
+        "SQS, queue asya-dlq: UnsupportedOperation:; SQS goes on moving the messages of asya-dlq";
+    for (task, refuses, interrupt, expected, left) in [
+        ("RUNNING", false, come(), Ok(done(true)), "CANCELLED"),
+        (
+            "RUNNING",
+            true,
+            come(),
+            Err(Failure::new(refused)),
+            "RUNNING",
+        ),
+        (
+            "COMPLETED",
+            false,
+            Interrupt::never(),
+            Ok(done(false)),
+            "COMPLETED",
+        ),
+    ] {
+        let all = messages([ME; 5]);
+        let fake = Fake::start(&[("asya-dlq", &all), ("asya-embed", &[])]).await;
+        fake.state().task = Some(task);
+        fake.state().refuses_to_cancel = refuses;
+        let (names, mut dlq) = names();
+        dlq.shared = false;
+        let mut sqs = fake.client().await;
+        let moved = redrive(&mut sqs, &names, &dlq, None, &interrupt).await;
+        assert_eq!(moved, expected);
+        assert_eq!(fake.state().task, Some(left));
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use asya_tests::rabbitmq::RabbitMq;
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::terminal::{fits, fits_at};
+use super::terminal::{Terminal, fits, fits_at};
 use super::{Ended, SOON, asya, restricted};
 use crate::{all_running, minimal_actor, own_cluster};
 
@@ -34,7 +34,8 @@ fn message(id: &str, actor: &str) -> String {
     json!({"id": id, "route": route, "payload": {"n": id}}).to_string()
 }
 
-/// SC-59, QUE-14: more looks than the queue allows deliveries, dead letters that return, and a purge.
+/// SC-59, QUE-14: more looks than the queue allows deliveries, dead letters that return, a purge, and a wait that
+/// Ctrl-C ends.
 #[tokio::test]
 async fn messages_are_sent_looked_at_and_moved_without_loss() {
     let _turn = own_cluster().await;
@@ -296,6 +297,21 @@ async fn message_is_followed(scenario: &Scenario, rabbitmq: &RabbitMq, name: &st
         let left = rabbitmq.messages(end, 9, false).await?;
         assert_eq!(left.len(), 2, "nothing is taken from {end}: {left:?}");
     }
+    let args = ["send", name, "{}", "--id", "given-up", "--wait=5m"];
+    let mut waiting = Terminal::start(scenario, 140, &args)?;
+    eventually("the message is sent", SOON, async || {
+        let all = rabbitmq.messages(&queue, 9, false).await?;
+        check(
+            all.iter().any(|it| it.contains("given-up")),
+            format_args!("{all:?}"),
+        )
+    })
+    .await?;
+    waiting.interrupt()?;
+    assert_eq!(waiting.ended().await?, Some(130));
+    let told = waiting.all().await?;
+    let expected = format!("message given-up was sent to {queue}, and may still be processed");
+    assert!(told.contains(&expected), "{told}");
     fits(scenario, &[2], &["send", name, "{}", "--wait=1s"]).await?;
     let unseen = ends(
         scenario,

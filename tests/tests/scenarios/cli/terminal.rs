@@ -24,7 +24,7 @@ use crate::minimal_actor;
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// The program, writing into a terminal.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     output: Receiver<Vec<u8>>,
     seen: String,
@@ -32,7 +32,7 @@ struct Terminal {
 
 impl Terminal {
     /// Starts the program in a terminal with this many columns.
-    fn start(scenario: &Scenario, columns: u16, args: &[&str]) -> Result<Self> {
+    pub fn start(scenario: &Scenario, columns: u16, args: &[&str]) -> Result<Self> {
         let (mut master, slave) = opened(columns)?;
         let errors = slave.try_clone().map_err(Error::other)?;
         let child = Command::new(bin_folder()?.join("kubectl-asya"))
@@ -79,7 +79,7 @@ impl Terminal {
     }
 
     /// All that it has written. Only for a program that has ended.
-    async fn all(&mut self) -> Result<String> {
+    pub async fn all(&mut self) -> Result<String> {
         eventually("all output is read", SOON, async || {
             loop {
                 match self.output.try_recv() {
@@ -92,7 +92,7 @@ impl Terminal {
         .await
     }
 
-    async fn ended(&mut self) -> Result<Option<i32>> {
+    pub async fn ended(&mut self) -> Result<Option<i32>> {
         let child = &mut self.child;
         let status = eventually("the program has ended", MINUTE, async || {
             let status = child.try_wait().map_err(NotYet::new)?;
@@ -101,7 +101,7 @@ impl Terminal {
         Ok(status.await?.code())
     }
 
-    fn interrupt(&self) -> Result<()> {
+    pub fn interrupt(&self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::INT).map_err(Error::other)
     }
