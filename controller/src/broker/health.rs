@@ -186,7 +186,11 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(BrokerError::CircuitOpen(..)) => self.failures.suspect(&actor),
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
-                    if !self.record_failure(&actor) {
+                    let is_intolerable = self.failures.record_check(&actor);
+                    self.forget_depth_if(is_intolerable, &actor);
+                    // Another check would not change whose queue it is.
+                    let is_definite = matches!(error, BrokerError::QueueNameTaken(_));
+                    if !is_intolerable && !is_definite {
                         continue;
                     }
                     if unpaused.contains(&actor) {
@@ -260,7 +264,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
         for (queue, count) in self.observer.depths(&transport.transport, queues).await {
             let actor = key_of(&queue);
             if count.is_ok() {
-                self.failures.clear(&actor);
+                self.failures.clear_counts(&actor);
             }
             match count {
                 Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {
@@ -275,7 +279,8 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(error) => {
                     debug!(%actor, %error, "cannot count the messages");
                     if !matches!(error, BrokerError::CircuitOpen(..)) {
-                        self.record_failure(&actor);
+                        let is_intolerable = self.failures.record_count(&actor);
+                        self.forget_depth_if(is_intolerable, &actor);
                     }
                     failing.insert(actor.namespace);
                 }
@@ -291,14 +296,11 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
             .for_each(|actor| self.failures.suspect(&actor));
     }
 
-    /// Records that a queue could not be read. Returns whether that is no longer tolerated: then its message count is
-    /// no longer known.
-    fn record_failure(&self, actor: &Key) -> bool {
-        let is_intolerable = self.failures.record(actor);
+    /// Once failures are no longer tolerated, the message count is no longer known.
+    fn forget_depth_if(&self, is_intolerable: bool, actor: &Key) {
         if is_intolerable {
             self.record_depth(actor, None);
         }
-        is_intolerable
     }
 
     /// Ignores a missing count: a broker that has not counted yet, such as right after creation, has not failed.

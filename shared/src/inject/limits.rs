@@ -4,13 +4,27 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Resources that every container must set a limit for, because of the spec of a `ResourceQuota`.
+/// Resources that every container of a model must set a limit for, because of the spec of a `ResourceQuota`. A quota for
+/// pods with a deadline, such as those of Jobs, counts no model.
 #[must_use]
 pub fn required_limits(quota: &Value) -> BTreeSet<Box<str>> {
+    if is_for_terminating(quota) {
+        return BTreeSet::new();
+    }
     let hard = quota.get("hard").and_then(Value::as_object);
     let names = hard.into_iter().flat_map(|hard| hard.keys());
     let limits = names.filter_map(|name| name.strip_prefix("limits."));
     limits.map(Box::from).collect()
+}
+
+fn is_for_terminating(quota: &Value) -> bool {
+    let scopes = quota.get("scopes").and_then(Value::as_array);
+    let expressions = quota.pointer("/scopeSelector/matchExpressions");
+    let expressions = expressions.and_then(Value::as_array).into_iter().flatten();
+    let mut names = expressions
+        .map(|it| &it["scopeName"])
+        .chain(scopes.into_iter().flatten());
+    names.any(|name| name == "Terminating")
 }
 
 /// Resources for which the spec of a `LimitRange` has a default limit for containers. A maximum counts as well, because
@@ -47,6 +61,17 @@ mod tests {
     #[test]
     fn limits_that_no_range_defaults_have_to_be_set() {
         let quota = json!({"hard": {"limits.memory": "4Gi", "limits.cpu": "8", "pods": "10"}});
+        let scoped = |key: &str, value: serde_json::Value| {
+            let mut quota = quota.clone();
+            quota[key] = value;
+            required_limits(&quota).len()
+        };
+        let selector =
+            |name: &str| json!({"matchExpressions": [{"scopeName": name, "operator": "Exists"}]});
+        assert_eq!(scoped("scopes", json!(["Terminating"])), 0);
+        assert_eq!(scoped("scopes", json!(["NotTerminating"])), 2);
+        assert_eq!(scoped("scopeSelector", selector("Terminating")), 0);
+        assert_eq!(scoped("scopeSelector", selector("PriorityClass")), 2);
         let range = json!({"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]});
         for (ranges, expected) in [
             (Vec::new(), vec!["cpu", "memory"]),

@@ -66,16 +66,12 @@ fn authentication(config: &RabbitmqConfig) -> Option<Authentication> {
         authentication.settings.insert("username", username);
         authentication.secrets.push(("password", password.clone()));
     }
-    let over_tls = match config.keda_protocol {
-        KedaProtocol::Http => config.management.scheme == Scheme::Https,
-        KedaProtocol::Amqp => config.tls,
+    let of_management = config.management.ca_secret_ref.as_ref();
+    let (over_tls, authority) = match config.keda_protocol {
+        KedaProtocol::Http => (config.management.scheme == Scheme::Https, of_management),
+        KedaProtocol::Amqp => (config.tls, config.ca_secret_ref.as_ref().or(of_management)),
     };
-    if let Some(authority) = config
-        .management
-        .ca_secret_ref
-        .as_ref()
-        .filter(|_| over_tls)
-    {
+    if let Some(authority) = authority.filter(|_| over_tls) {
         // KEDA reads the CA only if `tls` is `enable`, and reads `tls` only from here
         let enable = "enable".to_owned();
         authentication.settings.insert("tls", enable);

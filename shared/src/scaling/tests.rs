@@ -418,6 +418,34 @@ fn keda_uses_amqp_only_on_request() {
     assert_eq!(data, &json!({"tls": "enable", "username": "guest"}));
 }
 
+/// KEDA-6: the CA is that of the server to which KEDA connects.
+#[test]
+fn keda_verifies_the_server_of_its_protocol() {
+    let (broker, management) = (
+        json!({"name": "mq", "key": "ca"}),
+        json!({"name": "api", "key": "ca"}),
+    );
+    for (protocol, of_broker, of_management, expected) in [
+        ("amqp", &broker, &management, Some("mq")),
+        ("amqp", &broker, &Value::Null, Some("mq")),
+        ("amqp", &Value::Null, &management, Some("api")),
+        ("amqp", &Value::Null, &Value::Null, None),
+        ("http", &broker, &management, Some("api")),
+        ("http", &broker, &Value::Null, None),
+    ] {
+        let objects = rabbitmq(&json!({
+            "tls": true, "caSecretRef": of_broker, "keda": {"protocol": protocol},
+            "management": {"scheme": "https", "caSecretRef": of_management},
+        }));
+        let authentication = objects.trigger_authentication.map(|it| it.object);
+        let secrets = authentication.map(|it| it["spec"]["secretTargetRef"].clone());
+        let mut secrets = secrets.iter().filter_map(Value::as_array).flatten();
+        let authority = secrets.find(|it| it["parameter"] == "ca");
+        let name = authority.and_then(|it| it["name"].as_str());
+        assert_eq!(name, expected, "{protocol} {of_broker} {of_management}");
+    }
+}
+
 /// KEDA-6
 #[test]
 fn transport_config_map_has_a_legal_name() {

@@ -18,19 +18,31 @@ pub struct CheckFailures {
 
 #[derive(Default)]
 struct Failure {
-    /// Failures in a row.
-    count: u32,
+    /// Checks that failed in a row.
+    checks: u32,
+    /// Counts that failed in a row.
+    counts: u32,
     /// Whether the actor was told, so that the next regular check is soon enough.
     is_handled: bool,
 }
 
 impl CheckFailures {
-    /// Records a failure. Returns whether it is no longer tolerated.
-    pub fn record(&self, actor: &Key) -> bool {
+    /// Records a failed check. Returns whether the failures are no longer tolerated.
+    pub fn record_check(&self, actor: &Key) -> bool {
+        self.record(actor, |failure| &mut failure.checks)
+    }
+
+    /// Records a failed count. Returns whether the failures are no longer tolerated.
+    pub fn record_count(&self, actor: &Key) -> bool {
+        self.record(actor, |failure| &mut failure.counts)
+    }
+
+    fn record(&self, actor: &Key, kind: fn(&mut Failure) -> &mut u32) -> bool {
         let mut actors = self.actors.lock();
         let failure = actors.entry(actor.clone()).or_default();
-        failure.count = failure.count.saturating_add(1);
-        failure.count >= THRESHOLD
+        let count = kind(failure);
+        *count = count.saturating_add(1);
+        failure.checks.saturating_add(failure.counts) >= THRESHOLD
     }
 
     /// Records that the same fault may concern a queue that was not read.
@@ -45,9 +57,21 @@ impl CheckFailures {
         }
     }
 
-    /// Records that the queue was read.
+    /// Records that the queue was checked.
     pub fn clear(&self, actor: &Key) {
         self.actors.lock().remove(actor);
+    }
+
+    /// Records that the messages were counted. That refutes no failed check: only a check reads whose queue it is, and
+    /// needs rights that a count does not.
+    pub fn clear_counts(&self, actor: &Key) {
+        let mut actors = self.actors.lock();
+        match actors.get_mut(actor) {
+            Some(failure) if failure.checks > 0 => failure.counts = 0,
+            _ => {
+                actors.remove(actor);
+            }
+        }
     }
 
     /// Whether any queue could not be read.

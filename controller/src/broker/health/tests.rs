@@ -117,6 +117,8 @@ fn observation_of(actor: &str) -> Result<QueueObservation, BrokerError> {
             found: String::new(),
         },
         "lost" => return Err(unreachable()),
+        "denied" => return Err(BrokerError::AuthFailed("tags".to_owned())),
+        "taken" => return Err(BrokerError::QueueNameTaken("by another cluster".to_owned())),
         "busy" => return Err(BrokerError::TooManyCalls("later".to_owned())),
         _ => QueueCheck::Ready(ReadyQueue::default()),
     };
@@ -151,7 +153,12 @@ impl QueueObserver for Arc<Brokers> {
     ) -> BoxFuture<'a, QueueResults<Count>> {
         let results = queues.into_iter().map(|queue| {
             self.counted.lock().push(queue.actor.clone());
-            let count = self.observation_of(&queue.actor).map(|observation| {
+            // A count reads neither tags nor owners.
+            let read = match &*queue.actor {
+                "denied" | "taken" => "fine",
+                actor => actor,
+            };
+            let count = self.observation_of(read).map(|observation| {
                 match (observation.check, observation.depth) {
                     (QueueCheck::NotFound, _) => Count::NotFound,
                     (_, None) => Count::Unknown,
@@ -219,6 +226,25 @@ async fn changed_queue_enqueues_only_its_actor() {
     ];
     let expected = expected.map(|(name, reason)| (name.to_owned(), reason));
     assert_eq!(*health.source.rechecks.lock(), expected);
+}
+
+/// QUE-10, QUE-32: while the messages of the queue can be counted, and at the first check if the queue is another's.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_check_sees_is_not_refuted_by_counts() {
+    let health = health_check(&["denied", "taken"], None, 300, 30);
+    let rechecks = || health.source.rechecks.lock().clone();
+    health.check().await;
+    let taken = BrokerError::QueueNameTaken("by another cluster".to_owned());
+    let taken = ("taken".to_owned(), RecheckReason::Unknown(taken));
+    assert_eq!(rechecks(), [taken.clone()]);
+    for expected in [1, 2] {
+        health.count().await;
+        health.repeat().await;
+        assert_eq!(rechecks().len(), expected);
+    }
+    let denied = BrokerError::AuthFailed("tags".to_owned());
+    let denied = ("denied".to_owned(), RecheckReason::Unknown(denied));
+    assert_eq!(rechecks(), [taken, denied]);
 }
 
 /// QUE-20

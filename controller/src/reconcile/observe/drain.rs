@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
-use asya_shared::config::{QueueNames, TransportKind};
+use asya_shared::config::{QueueNames, Transport, TransportKind};
 use asya_shared::names::FINALIZER;
 use asya_shared::transport::ActorQueue;
 use k8s_openapi::api::core::v1::Namespace;
@@ -106,21 +106,10 @@ async fn count(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| unusable_transport_fault(&failure, &unusable))?;
-    let Key { namespace, name } = &actor.metadata.key;
-    let timeout = actor.timeout.clone().unwrap_or_default();
-    let actor_queue = ActorQueue {
-        names: QueueNames {
-            queue: queue.name.clone(),
-            ..transport.names_of(namespace, name)
-        },
-        namespace: namespace.to_string(),
-        actor: name.to_string(),
-        uid: actor.metadata.uid.to_string(),
-        timeout: timeout.effective(),
-        adopts: actor.annotations.adopts().map(str::to_owned),
-    };
-    let client = context.brokers.client(transport, namespace);
-    match client.observe(&actor_queue).await {
+    let client = context
+        .brokers
+        .client(transport, &actor.metadata.key.namespace);
+    match client.observe(&to_count(actor, transport, queue)).await {
         Ok(QueueObservation {
             check: QueueCheck::NotFound,
             ..
@@ -133,11 +122,60 @@ async fn count(
     }
 }
 
+/// A queue without its dead letter queue, which says nothing about these messages, even if it is another's (QUE-42).
+fn to_count(actor: &ActorRecord, transport: &Transport, queue: &QueueStatus) -> ActorQueue {
+    let Key { namespace, name } = &actor.metadata.key;
+    let timeout = actor.timeout.clone().unwrap_or_default();
+    ActorQueue {
+        names: QueueNames {
+            queue: queue.name.clone(),
+            dlq: None,
+            ..transport.names_of(namespace, name)
+        },
+        namespace: namespace.to_string(),
+        actor: name.to_string(),
+        uid: actor.metadata.uid.to_string(),
+        timeout: timeout.effective(),
+        adopts: actor.annotations.adopts().map(str::to_owned),
+    }
+}
+
 /// How far a broker's counts lag behind (RMQ-6). That of an unknown transport is the longest.
 fn count_lag(context: &Context, transport: &str) -> Duration {
     let transport = context.installation.transports.usable(transport).ok();
     match transport.map(|transport| &transport.kind) {
         Some(TransportKind::Rabbitmq(_)) => Duration::from_secs(10),
         Some(TransportKind::Sqs(_)) | None => Duration::from_mins(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_shared::config::TransportsConfig;
+    use serde_json::{Value, json};
+
+    use super::to_count;
+    use crate::reconcile::tests::fixtures::{actor, observed};
+
+    /// QUE-42: the dead letter queue may be another actor's.
+    #[test]
+    fn messages_are_counted_without_the_dead_letter_queue() {
+        let queues = json!({"dlq": {"enabled": true, "name": "asya-dlq"}});
+        let sqs = json!({"type": "sqs", "enabled": true, "config": {"region": "eu-north-1", "queues": queues}});
+        let config = json!({"transports": {"sqs": sqs}}).to_string();
+        let transports = TransportsConfig::parse(&config).unwrap();
+        let transport = transports.usable("sqs").unwrap();
+        let observed = observed(&actor(
+            &json!({}),
+            &json!({"transport": "sqs"}),
+            &Value::Null,
+        ));
+        let queue =
+            serde_json::from_value(json!({"transport": "sqs", "name": "asya-old"})).unwrap();
+        let counted = to_count(&observed.actor, transport, &queue);
+        assert_eq!(
+            (&*counted.names.queue, counted.names.dlq),
+            ("asya-old", None)
+        );
     }
 }
