@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::fields::{Fields, Read, waiting};
 use super::owned::{
-    DEPLOYMENT, LEADER_WORKER_SET, ReachedWorkload, STATEFUL_SET, TRAVERSED_KINDS, is_workload,
-    selector_of, workloads_below,
+    DEPLOYMENT, LEADER_WORKER_SET, ReachedWorkload, STATEFUL_SET, TRAVERSED_KINDS,
+    group_restart_caveat, is_workload, selector_of, workloads_below,
 };
 use super::server::template_server;
 use super::{
@@ -71,6 +71,11 @@ impl Generic {
             format!("{workload} belongs to {itself}, whose kind is unknown: it may revert changes"),
         );
         let own = root.owner_warning();
+        let group_restart = group_restart_caveat(
+            &workload,
+            object,
+            "set its spec.leaderWorkerTemplate.restartPolicy to None",
+        );
         Ok(Target {
             pods: PodMatch { labels, owner },
             chain: std::iter::once(itself.clone()).chain(chain).collect(),
@@ -92,6 +97,7 @@ impl Generic {
             warnings: own
                 .into_iter()
                 .chain((!is_its_own).then_some(unknown))
+                .chain(group_restart)
                 .collect(),
             workload,
         })

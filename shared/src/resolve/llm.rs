@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::fields::{Fields, Read, waiting};
 use super::kserve::unless_stopped;
 use super::owned::{
-    DEPLOYMENT, LEADER_WORKER_SET, Owned, of_deployment, of_stateful_set, template,
+    DEPLOYMENT, LEADER_WORKER_SET, Owned, group_restart_caveat, of_deployment, of_stateful_set,
+    template,
 };
 use super::server::{main_container, template_server};
 use super::{
@@ -100,7 +101,15 @@ impl LlmInferenceService {
             scale,
             server: template_server(self, object),
             adapter: None,
-            warnings: service.owner_warning().into_iter().collect(),
+            warnings: service
+                .owner_warning()
+                .into_iter()
+                .chain(group_restart_caveat(
+                    &workload,
+                    object,
+                    "KServe sets that policy, so give the model time to load, and test the handler before you bind",
+                ))
+                .collect(),
             workload,
         })
     }

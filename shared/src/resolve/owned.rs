@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::object::group_of;
-use super::{GroupKind, ObjectRef, OwnerRule, Related, Selector, controller_of};
+use super::{
+    Caveat, CaveatReason, GroupKind, ObjectRef, OwnerRule, Related, Selector, controller_of,
+};
 
 pub(super) const APPS: &str = "apps";
 pub(super) const KNATIVE: &str = "serving.knative.dev";
@@ -80,6 +82,31 @@ pub fn template(workload: &Value) -> Option<&Value> {
         leaders.or_else(|| both.get("workerTemplate"))
     };
     one.or_else(of_leaders)
+}
+
+/// The caveat for a `LeaderWorkerSet` that recreates a whole group when a container of one of its pods restarts, as it
+/// does by default; `remedy` completes the message (RES-24).
+pub(super) fn group_restart_caveat(
+    workload: &ObjectRef,
+    object: &Value,
+    remedy: &str,
+) -> Option<Caveat> {
+    if workload.group_kind() != LEADER_WORKER_SET {
+        return None;
+    }
+    let policy = object.pointer("/spec/leaderWorkerTemplate/restartPolicy");
+    let policy = policy.and_then(Value::as_str).unwrap_or_default();
+    // `Default` is the former name of `None`.
+    let keeps_group = matches!(policy, "None" | "Default");
+    (!keeps_group).then(|| {
+        Caveat::new(
+            CaveatReason::BindingCaveat,
+            format!(
+                "{workload}: a container that restarts, one of Asya's included, makes it recreate all pods of the \
+                 group; {remedy}"
+            ),
+        )
+    })
 }
 
 impl Related {

@@ -151,6 +151,29 @@ fn leaders_of_a_leader_worker_set_are_bound() {
     assert_eq!(chain(&found(&own, &[])), ["LeaderWorkerSet/llm"]);
 }
 
+/// RES-24: a crash of a container of ours costs the whole group.
+#[test]
+fn leader_worker_set_that_recreates_groups_is_warned_about() {
+    for (policy, is_warned) in [
+        (Value::Null, true),
+        (json!("RecreateGroupOnPodRestart"), true),
+        (json!("RecreateGroupAfterStart"), true),
+        (json!("None"), false),
+        (json!("Default"), false),
+    ] {
+        let mut own = leaders(&thing());
+        own["spec"]["leaderWorkerTemplate"]["restartPolicy"] = policy.clone();
+        let expected = (
+            CaveatReason::BindingCaveat,
+            "LeaderWorkerSet/llm: a container that restarts, one of Asya's included, makes it recreate all pods of the \
+             group; set its spec.leaderWorkerTemplate.restartPolicy to None"
+                .to_owned(),
+        );
+        let found = warnings(&own, &[]).contains(&expected);
+        assert_eq!(found, is_warned, "{policy}");
+    }
+}
+
 /// RES-24
 #[test]
 fn workloads_with_replicas_managed_by_others_are_bound_but_not_scaled() {

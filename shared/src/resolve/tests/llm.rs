@@ -120,6 +120,12 @@ fn leaders_of_an_llm_are_bound() {
     let own = leaders(&target, "qwen-kserve-mn");
     let it = found(&target, &[&own]);
     assert_eq!(it.workload.to_string(), "LeaderWorkerSet/qwen-kserve-mn");
+    let warned = |it: &Target| {
+        it.warnings
+            .iter()
+            .any(|it| it.message.contains("all pods of the group"))
+    };
+    assert!(warned(&it), "RES-24");
     assert_eq!(scaled(&target, &[&own]), "LeaderWorkerSet/qwen-kserve-mn");
     for pods in [it.pods, unresolved_pods(&target)] {
         assert!(has(
