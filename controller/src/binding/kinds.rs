@@ -170,14 +170,17 @@ impl Kinds {
         self.inner.lock().access_scopes.clone_from(scopes);
     }
 
-    /// Kinds that cannot be bound in this cluster; `None` until discovery has run for all of them.
+    /// Kinds that cannot be bound in this cluster; `None` until discovery has been tried for all of them. One whose
+    /// discovery fails, because its API is down for example, is not known to be among them.
     pub fn unreadable(&self) -> Option<Vec<UnreadableKind>> {
         let inner = self.inner.lock();
         let mut all = Vec::new();
         for (kind, state) in &inner.states {
             let missing_rule = match &*state.availability.borrow() {
-                KindAvailability::Unknown => return None,
-                KindAvailability::Served(_) | KindAvailability::NotNamespaced => continue,
+                KindAvailability::Unknown if state.failures == 0 => return None,
+                KindAvailability::Unknown
+                | KindAvailability::Served(_)
+                | KindAvailability::NotNamespaced => continue,
                 KindAvailability::NotInstalled => None,
                 KindAvailability::Forbidden(rule) => Some(rule.to_string()),
             };
@@ -235,7 +238,7 @@ impl Kinds {
         inner.states.values().filter_map(|state| state.due).min()
     }
 
-    /// Records a discovery result. Returns whether the state changed.
+    /// Records a discovery result. Returns whether that changes what others can learn.
     fn record_result(&self, kind: &Kind, result: Result<KindAvailability, kube::Error>) -> bool {
         let now = Instant::now();
         let mut inner = self.inner.lock();
@@ -262,7 +265,9 @@ impl Kinds {
         let retry_at = wait.map(|wait| now + wait);
         state.due = state.due.into_iter().chain(retry_at).min();
         let Ok(availability) = result else {
-            return false;
+            // Nobody has to wait for it any longer.
+            let is_unknown = *state.availability.borrow() == KindAvailability::Unknown;
+            return is_unknown && state.failures == 1;
         };
         state.availability.send_if_modified(|previous| {
             let changed = *previous != availability;

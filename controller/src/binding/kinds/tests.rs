@@ -18,6 +18,8 @@ enum Workspaces {
     Unknown,
     Forbidden,
     Served,
+    /// Its API is down.
+    Failing,
 }
 
 fn server(state: &Arc<Mutex<Workspaces>>) -> Client {
@@ -26,6 +28,9 @@ fn server(state: &Arc<Mutex<Workspaces>>) -> Client {
         let state = *state.lock().unwrap();
         let known = state != Workspaces::Unknown;
         let (status, body) = match request.uri().path() {
+            "/apis/kaito.sh" if state == Workspaces::Failing => {
+                (503, failure(503, "ServiceUnavailable"))
+            }
             "/apis/kaito.sh" if known => (
                 200,
                 json!({"name": "kaito.sh", "preferredVersion": {"version": "v1beta1", "groupVersion": "kaito.sh/v1beta1"}, "versions": [
@@ -95,6 +100,28 @@ async fn subscribing_to_a_new_kind_triggers_its_discovery() {
         tokio::time::timeout(std::time::Duration::from_mins(1), availability.changed());
     discovered.await.unwrap().unwrap();
     assert_eq!(kinds.availability(&thing), KindAvailability::NotInstalled);
+    task.abort();
+}
+
+/// ADM-7: the webhook waits for what is published with the kinds.
+#[tokio::test(start_paused = true)]
+async fn kind_whose_api_is_down_holds_up_nothing_that_is_published() {
+    let client = server(&Arc::new(Mutex::new(Workspaces::Failing)));
+    let kinds = Arc::new(Kinds::default());
+    let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let follower = Arc::clone(&kinds);
+    let task = tokio::spawn(async move {
+        let report = |kind: &Kind| drop(sender.send(kind.clone()));
+        follower.follow(&client, report).await;
+    });
+    while changes.recv().await.unwrap() != workspace() {}
+    assert_eq!(kinds.availability(&workspace()), KindAvailability::Unknown);
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    let unreadable = kinds.unreadable().unwrap();
+    assert!(unreadable.iter().all(|kind| kind.kind != "Workspace") && !unreadable.is_empty());
+    let is_told = |kind: &Kind| *kind == workspace();
+    let told = std::iter::from_fn(|| changes.try_recv().ok()).any(|kind| is_told(&kind));
+    assert!(!told, "once");
     task.abort();
 }
 
