@@ -223,7 +223,7 @@ async fn who_may_not_use_the_default_exchange_uses_the_topic_exchange() -> Resul
     assert_eq!(
         actor
             .logs()?
-            .matches("falling back to exchange asya")
+            .matches("using exchange asya on this connection")
             .count(),
         1
     );
