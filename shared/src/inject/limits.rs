@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Resources that every container of a model must set a limit for, because of the spec of a `ResourceQuota`. A quota for
-/// pods with a deadline, such as those of Jobs, counts no model.
+/// Resources that every container of a model must set a limit for, because of the spec of a `ResourceQuota`. A quota
+/// for pods with a deadline, such as those of Jobs, counts no model.
 #[must_use]
 pub fn required_limits(quota: &Value) -> BTreeSet<Box<str>> {
     if is_for_terminating(quota) {

@@ -39,7 +39,7 @@ use crate::reconcile::model::template_handoff::{TemplateHandoff, TemplateRecipie
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
-use crate::reconcile::plan::rollout::params::RolloutParams;
+use crate::reconcile::plan::rollout::params::{RolloutParams, SlotChange};
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::template::{HandoffProbe, TemplateStep};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, just_read, observed, spec};
@@ -320,7 +320,12 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
             .rollout_slots
             .acquire(observed.key(), Timestamp::MAX);
         let case = format!("{progress:?} {rollout} {decision:?}");
-        let params = RolloutParams::new(&observed, &decision, None, Timestamp::now());
+        let params = RolloutParams::new(
+            &observed,
+            &decision,
+            Some(SlotChange::ReleaseAndReset),
+            Timestamp::now(),
+        );
         let outcome = rollout::roll_out(&context, &observed.actor, decision, params, None);
         outcome.await.unwrap();
         let has_free_slot = |now| context.rollout_slots.can_acquire(&other, now);

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use scaling::plan_scaling_step;
 use target::plan_target_steps;
 
+use super::autoscaler_handoff;
 use super::contested_fields::ContestedFields;
 use super::decision::{ActivePlan, BindingPlan, CommonPlan, ModePlan, Plan, TargetSteps};
 use super::finalizers::plan_finalizers;
@@ -46,8 +47,9 @@ pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
         let target = plan_target_steps(observed, history, scaling, rollout.as_ref(), &probe, now);
         (target, rollout, retired::plan_check(observed))
     };
+    let idle_slot = autoscaler_handoff::slot_change(observed, target.handoff.as_ref(), now);
     let rollout = rollout.map(|decision| PlannedRollout {
-        params: RolloutParams::new(observed, &decision, target.handoff.as_ref(), now),
+        params: RolloutParams::new(observed, &decision, idle_slot, now),
         decision,
     });
     if let Some(scaled) = &mut initial.scaling {

@@ -11,7 +11,6 @@ use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
-use crate::reconcile::plan::autoscaler_handoff::{self, HandoffStep};
 use crate::telemetry::events::{EventReason, NewEvent};
 
 /// A target that makes no progress for this long no longer blocks others (SAFE-15).
@@ -54,11 +53,11 @@ pub enum SlotChange {
 }
 
 impl RolloutParams {
-    /// Parameters for this decision, and for the handoff annotation that is written by itself if none is due.
+    /// Parameters for this decision; `idle_slot` is the change to the slot if no rollout is due.
     pub fn new(
         observed: &Observed,
         decision: &RolloutDecision,
-        handoff_step: Option<&HandoffStep>,
+        idle_slot: Option<SlotChange>,
         now: Timestamp,
     ) -> Self {
         let target = observed.resolved().map(|it| &it.target);
@@ -78,9 +77,7 @@ impl RolloutParams {
                 .map(|rollout| rollout.availability.clone())
                 .unwrap_or_default(),
             slot: match decision {
-                RolloutDecision::NotNeeded => {
-                    autoscaler_handoff::slot_change(observed, handoff_step, now)
-                }
+                RolloutDecision::NotNeeded => idle_slot,
                 _ => slot_change(observed, decision, now),
             },
             event: event(observed, decision),
