@@ -232,10 +232,8 @@ async fn changed_queue_enqueues_only_its_actor() {
 #[tokio::test(start_paused = true)]
 async fn what_only_a_check_sees_is_not_refuted_by_counts() {
     let health = health_check(&["denied", "taken"], None, 300, 30);
-    let names = || {
-        let all = health.source.rechecks.lock().clone();
-        all.into_iter().map(|it| it.0).collect::<Vec<_>>()
-    };
+    let all = || health.source.rechecks.lock().clone();
+    let names = || all().into_iter().map(|it| it.0).collect::<Vec<_>>();
     health.check().await;
     for expected in [&["taken"][..], &["taken", "denied"]] {
         health.count().await;
