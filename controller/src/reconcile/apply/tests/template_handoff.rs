@@ -115,3 +115,31 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     assert!(!outcome.can_bind);
     assert_eq!(outcome.template, TemplateOutcome::GivenUp(None));
 }
+
+/// A Deployment of two pods, all of which its strategy would stop at once.
+fn recreating(request: &str) -> Option<(u16, Value)> {
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "uid-of-web"},
+        "spec": {"replicas": 2, "strategy": {"type": "Recreate"}},
+        "status": {"replicas": 2, "updatedReplicas": 2},
+    });
+    (request == "GET /apis/apps/v1/namespaces/ns/deployments/web").then_some((200, web))
+}
+
+/// SAFE-14: the API server of this test refuses every write.
+#[tokio::test]
+async fn fields_of_a_template_are_kept_while_giving_them_up_would_stop_all_pods() {
+    let context = context_with(recreating);
+    let web = serve_deployment(&context);
+    let key = Key::new("ns", "a");
+    let fault = Fault::until_change(Reason::StrategyNotAllowed, "an owner");
+    for fault in [None, Some(fault)] {
+        let step = TemplateStep::GiveUp(web.clone(), fault);
+        let outcome = template::template(&context, &key, step, None).await;
+        let Ok(TemplateOutcome::Waiting(fault)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(fault.reason, Reason::RolloutWaiting);
+        assert!(fault.message.contains("Recreate"), "{}", fault.message);
+    }
+}

@@ -1,6 +1,6 @@
 mod template;
 
-use asya_shared::resolve::{Scale, Target};
+use asya_shared::resolve::{AutoscalerHandoff, Scale, Target};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
+use crate::reconcile::plan::rollout::params::SlotChange;
 use crate::reconcile::plan::scale_from_zero::ScaleFromZeroStep;
 use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
@@ -196,6 +197,36 @@ fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
         done.target.scaled_object_contention.is_none() && done.target.replicas_contention.is_none()
     );
     assert!(done.rollout.is_none(), "no pod is replaced");
+}
+
+/// SO-5, SAFE-15: where no rollout is due, its step changes the slot for the handoff.
+#[test]
+fn slot_of_a_handoff_by_itself_goes_with_the_rollout_that_is_not_due() {
+    let slot = |has_slot| {
+        let mut target = target();
+        target.server.url = Some("http://127.0.0.1:8000".to_owned());
+        let handoff = AutoscalerHandoff {
+            owner: target.workload.clone(),
+            is_set: false,
+            is_propagated: true,
+        };
+        target.scale = Scale::HandedOff(target.workload.clone(), handoff);
+        let mut observed = scaling(Ok(target));
+        let mut rollout = ObservedRollout {
+            has_slot,
+            ..ObservedRollout::default()
+        };
+        rollout.pod_counts.pods.matched = 2;
+        rollout.availability.active = 2;
+        observed.resolved_mut().rollout = Some(rollout);
+        let plan = plan(&observed, Timestamp::UNIX_EPOCH).active().binding();
+        let rollout = plan.rollout.unwrap();
+        assert_eq!(rollout.decision, RolloutDecision::NotNeeded);
+        rollout.params.slot
+    };
+    let until = Timestamp::from_second(600).unwrap();
+    assert_eq!(slot(true), Some(SlotChange::Acquire(until)));
+    assert_eq!(slot(false), Some(SlotChange::Wait));
 }
 
 /// SO-8
