@@ -1,15 +1,18 @@
 mod template;
 
+use std::time::Duration;
+
 use asya_shared::resolve::{AutoscalerHandoff, Scale, Target};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::binding::rollout_slots::RefusedEviction;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::{ObservedBinding, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ScalingWait;
-use crate::reconcile::model::rollout::ObservedRollout;
+use crate::reconcile::model::rollout::{ObservedRollout, TargetObject};
 use crate::reconcile::model::target_pods::PodToReplace;
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::observe::binding::target_scaling;
@@ -227,6 +230,36 @@ fn slot_of_a_handoff_by_itself_goes_with_the_rollout_that_is_not_due() {
     let until = Timestamp::from_second(600).unwrap();
     assert_eq!(slot(true), Some(SlotChange::Acquire(until)));
     assert_eq!(slot(false), Some(SlotChange::Wait));
+}
+
+/// ROLL-4 (c)
+#[test]
+fn rollout_of_a_binding_waits_after_a_refused_eviction() {
+    let mut target = target();
+    target.server.url = Some("http://127.0.0.1:8000".to_owned());
+    let mut observed = scaling(Ok(target));
+    let mut rollout = ObservedRollout {
+        has_slot: true,
+        refused_eviction: Some(RefusedEviction {
+            message: "the budget allows none".to_owned(),
+            retry_at: Timestamp::from_second(7).unwrap(),
+        }),
+        objects: vec![TargetObject {
+            needs_eviction: true,
+            ..TargetObject::default()
+        }],
+        ..ObservedRollout::default()
+    };
+    rollout.pod_counts.pods.matched = 1;
+    rollout.pod_counts.total = 1;
+    rollout.pod_counts.outdated = vec![PodToReplace::default()];
+    observed.resolved_mut().rollout = Some(rollout);
+    let plan = plan(&observed, Timestamp::UNIX_EPOCH).active().binding();
+    let waits = RolloutDecision::Wait {
+        message: "the budget allows none".to_owned(),
+        requeue_after: Duration::from_secs(7),
+    };
+    assert_eq!(plan.rollout.unwrap().decision, waits);
 }
 
 /// SO-8

@@ -52,7 +52,7 @@ pub struct TemplateParams {
     /// The target has all its desired pods.
     pub has_desired_pods: bool,
     /// The pod template does not have the sidecar yet.
-    is_first: bool,
+    pub is_first: bool,
 }
 
 impl TemplateParams {

@@ -70,6 +70,37 @@ fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
     assert_eq!(template(&json!({}), since), TemplateStep::NotDesired);
 }
 
+/// SAFE-13: whether it has the sidecar already, since the last apply to this object.
+#[test]
+fn first_apply_to_a_template_is_told_from_later_ones() {
+    let uid = target().workload.uid;
+    for (applied_to, is_first) in [
+        (None, true),
+        (Some("another"), true),
+        (uid.as_deref(), false),
+    ] {
+        let spec = json!({
+            "transport": "mq", "binding": {"strategy": "Template"}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        });
+        let template = applied_to
+            .map(|uid| json!({"uid": uid, "hash": "before", "target": "spec", "fingerprint": "f"}));
+        let status = json!({"boundSince": "2026-01-01T00:00:00Z", "template": template});
+        let mut observed = observed(&actor(&json!({}), &spec, &status));
+        observed.binding = Some(binding_to(resolved(target())).into());
+        let steps = plan(&observed, Timestamp::UNIX_EPOCH)
+            .active()
+            .binding()
+            .target;
+        assert_eq!(steps.template, TemplateStep::Apply, "{applied_to:?}");
+        assert_eq!(
+            steps.template_params.unwrap().is_first,
+            is_first,
+            "{applied_to:?}"
+        );
+    }
+}
+
 /// BIND-45, BIND-50
 #[test]
 fn template_fields_of_another_actor_are_not_ours() {
