@@ -9,8 +9,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::cluster::{Backend, Cluster};
+use crate::crds;
 use crate::error::{Context, Error, Result};
-use crate::eventually::{NotYet, check, eventually};
+use crate::eventually::{check, eventually};
 use crate::pki::{TestCa, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
@@ -135,28 +136,8 @@ async fn install_crds(client: &Client, folder: &Path) -> Result<()> {
         names.push(text_at(&crd, "/metadata/name")?.to_owned());
         apply(client, &crd).await?;
     }
-    let api = api(
-        client,
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        None,
-    );
     for name in names {
-        eventually(
-            format_args!("CRD {name} is established"),
-            START,
-            async || {
-                let crd = api.get(&name).await?;
-                let conditions = crd.data["status"]["conditions"].as_array();
-                let conditions =
-                    conditions.ok_or_else(|| NotYet::new("a CRD without conditions"))?;
-                let established = conditions
-                    .iter()
-                    .any(|it| it["type"] == "Established" && it["status"] == "True");
-                check(established, format_args!("{conditions:?}"))
-            },
-        )
-        .await?;
+        crds::established(client, &name, START).await?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ pub mod build;
 pub mod cluster;
 pub mod command;
 pub mod counting_proxy;
+pub mod crds;
 pub mod error;
 pub mod eventually;
 pub mod flood;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -14,18 +15,12 @@ use tokio::sync::Mutex;
 
 use super::Kind;
 use crate::cluster::Cluster;
+use crate::crds::is_established;
 use crate::error::{Context, Error, Result};
-use crate::eventually::{check, eventually};
+use crate::eventually::eventually;
 
 /// Names the folder with the original CRDs, one file `GROUP_PLURAL.yaml` each.
 pub const FOLDER_VARIABLE: &str = "ASYA_TEST_CRDS";
-
-const CRD: Kind = Kind::new(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-);
 
 /// Our minimal CRDs, by the file name that the original would have.
 const OWN: [(&str, &str); 14] = [
@@ -109,19 +104,14 @@ pub async fn install(cluster: &Cluster, kinds: &[Kind]) -> Result<()> {
 async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     let crd = read(kind)?;
     let name = format!("{}.{}", kind.plural, kind.group);
-    let api = Api::<DynamicObject>::all_with(cluster.client(), &CRD.resource());
+    let api = Api::<CustomResourceDefinition>::all(cluster.client());
     let params = PatchParams::apply("asya-tests").force();
     api.patch(&name, &params, &Patch::Apply(&crd)).await?;
     let objects = Api::<DynamicObject>::all_with(cluster.client(), &kind.resource());
     // The original CRDs have megabytes, and the API server builds its OpenAPI documents from them first.
     let within = Duration::from_mins(2);
     eventually(format_args!("CRD {name} is served"), within, async || {
-        let conditions = &api.get(&name).await?.data["status"]["conditions"];
-        let all = conditions.as_array().map_or(&[][..], Vec::as_slice);
-        let established = all
-            .iter()
-            .any(|it| it["type"] == "Established" && it["status"] == "True");
-        check(established, conditions)?;
+        is_established(&api, &name).await?;
         // Established is reported before the kind is served.
         objects
             .list_metadata(&ListParams::default().limit(1))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use asya_tests::cluster::Cluster;
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::crds;
 use asya_tests::operator::Operator;
 use asya_tests::process::{self, Spec};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
@@ -151,12 +151,7 @@ async fn broker_service(cluster: &Cluster, namespace: &str) -> Result<()> {
 
 /// Waits until the leader has applied its `CustomResourceDefinition`.
 pub(crate) async fn kind_is_there(cluster: &Cluster) -> Result<()> {
-    eventually("the kind is there", SOON, async || {
-        let crd = "customresourcedefinition/asyncactors.asya.sh";
-        let wait = ["wait", crd, "--for=condition=Established", "--timeout=5s"];
-        cluster.kubectl(&wait).await.map(drop).map_err(NotYet::new)
-    })
-    .await
+    crds::established(&cluster.client(), crds::ACTORS, SOON).await
 }
 
 /// Installs the operator, runs the first actor and uninstalls everything.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::crds;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
@@ -340,13 +341,7 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "older", async |scenario| {
         scenario.apply(&lax_crd()).await?;
-        scenario
-            .kubectl(&[
-                "wait",
-                "crd/asyncactors.asya.sh",
-                "--for=condition=Established",
-            ])
-            .await?;
+        crds::established(&cluster.client(), crds::ACTORS, SOON).await?;
         let (bad, frozen) = (refused_by_the_crd(scenario), frozen(scenario));
         let good: Vec<String> = (0..5)
             .map(|n| scenario.name(&format!("good-{n}")))

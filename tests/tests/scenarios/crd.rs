@@ -1,8 +1,11 @@
 //! The CRD on a real API server: only that covers its schema validation, cost limits and ratcheting.
 
+use std::time::Duration;
+
 use asya_crds::corpus::{Case, cases, former_actors};
 use asya_tests::Result;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::crds;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
@@ -11,6 +14,7 @@ use serde_json::{Value, json};
 use crate::own_cluster;
 
 const NAMESPACE: &str = "corpus";
+const SOON: Duration = Duration::from_secs(30);
 
 /// API-1, API-4, API-5, VAC-2, VAL-18, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10,
 /// BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18,
@@ -79,12 +83,7 @@ async fn apply_crd(cluster: &Cluster, crd: &Value) {
         .kubectl(&["apply", "--server-side", "--filename", &file])
         .await
         .unwrap();
-    cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "crd/asyncactors.asya.sh",
-        ])
+    crds::established(&cluster.client(), crds::ACTORS, SOON)
         .await
         .unwrap();
     let judges = crd.to_string().contains("x-kubernetes-validations");
@@ -100,18 +99,14 @@ async fn apply_crd(cluster: &Cluster, crd: &Value) {
     };
     let api = actors(cluster.client(), NAMESPACE);
     let object = object(&without_transport);
-    asya_tests::eventually::eventually(
-        "the API server judges by the CRD",
-        std::time::Duration::from_secs(30),
-        async || {
-            let refused = match api.create(&probe, &object).await {
-                Ok(_) => false,
-                Err(kube::Error::Api(status)) if status.code == 422 => true,
-                Err(other) => return Err(other.into()),
-            };
-            asya_tests::eventually::check(refused == judges, format_args!("refused: {refused}"))
-        },
-    )
+    asya_tests::eventually::eventually("the API server judges by the CRD", SOON, async || {
+        let refused = match api.create(&probe, &object).await {
+            Ok(_) => false,
+            Err(kube::Error::Api(status)) if status.code == 422 => true,
+            Err(other) => return Err(other.into()),
+        };
+        asya_tests::eventually::check(refused == judges, format_args!("refused: {refused}"))
+    })
     .await
     .unwrap();
 }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use asya_tests::crds;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::scenario::Scenario;
@@ -398,12 +399,7 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         cluster
             .kubectl(&["apply", "--server-side", "--filename", &crd])
             .await?;
-        let established = [
-            "wait",
-            "--for=condition=Established",
-            "crd/asyncactors.asya.sh",
-        ];
-        cluster.kubectl(&established).await?;
+        crds::established(&cluster.client(), crds::ACTORS, SOON).await?;
         fill_queues(scenario).await?;
         let made = leave(scenario).await?;
         let replicas = [

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::crds;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
@@ -59,12 +60,7 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
     let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
     let apply = ["apply", "--server-side", "--filename", crd];
     scenario.kubectl(&apply).await?;
-    let established = [
-        "wait",
-        "--for=condition=Established",
-        "crd/asyncactors.asya.sh",
-    ];
-    scenario.kubectl(&established).await?;
+    crds::established(&scenario.client(), crds::ACTORS, SOON).await?;
     let rabbitmq = scenario.cluster().rabbitmq()?;
     rabbitmq.declare(queue, json!({})).await?;
     for number in 0..MESSAGES {
