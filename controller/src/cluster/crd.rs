@@ -95,17 +95,25 @@ fn version_of(crd: &Value) -> &str {
     version.unwrap_or_default()
 }
 
+/// An identifier of a pre-release: numbers sort by their value, before words.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum PreRelease<'a> {
+    Number(u64),
+    Word(&'a str),
+}
+
 /// A sortable form of a version: its numbers, with pre-releases before the version itself. Unparsable versions sort
 /// last.
-fn sort_key(version: &str) -> (bool, Vec<u64>, bool, &str) {
+fn sort_key(version: &str) -> (bool, Vec<u64>, bool, Vec<PreRelease<'_>>) {
     let version = version.split('+').next().unwrap_or_default();
     let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
     let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
+    let identifier = |it| str::parse(it).map_or(PreRelease::Word(it), PreRelease::Number);
     (
         numbers.is_err(),
         numbers.unwrap_or_default(),
         pre.is_empty(),
-        pre,
+        pre.split('.').map(identifier).collect(),
     )
 }
 
@@ -162,7 +170,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
 
-    use super::{CrdStep, apply, contains, decide, manifest, version_of};
+    use super::{CrdStep, apply, contains, decide, manifest, sort_key, version_of};
 
     #[test]
     fn embedded_manifest_is_the_crd_of_async_actors() {
@@ -241,6 +249,7 @@ mod tests {
             let existing = crd(existing, &["a", more]);
             assert_eq!(decide(&existing, &embedded), expected, "{existing}");
         }
+        assert!(sort_key("0.11.0-rc.9") < sort_key("0.11.0-rc.10"));
         assert_eq!(decide(&Value::Null, &embedded), CrdStep::Apply);
         assert_eq!(decide(&embedded, &embedded), CrdStep::Unchanged);
         // A newer version that contains everything in the embedded one except the annotation.
