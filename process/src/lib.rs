@@ -7,7 +7,7 @@ pub mod clock;
 pub mod fair;
 pub mod flags;
 pub mod listen;
-mod logs;
+pub mod logs;
 pub mod metrics;
 pub mod probes;
 pub mod program;

@@ -56,7 +56,7 @@ pub struct Args {
     pub kubeconfig: Option<String>,
 
     /// Log level: error, warn, info, debug or trace; or a filter by module.
-    #[arg(long, default_value = "info")]
+    #[arg(long, default_value = "info", value_parser = asya_process::logs::level)]
     pub log_level: String,
 
     /// Transports and settings of pods.

@@ -65,7 +65,7 @@ pub struct Args {
     pub kubeconfig: Option<String>,
 
     /// Log level: error, warn, info, debug or trace; or a filter by module.
-    #[arg(long, alias = "zap-log-level", default_value = "info")]
+    #[arg(long, alias = "zap-log-level", default_value = "info", value_parser = asya_process::logs::level)]
     pub log_level: String,
 
     /// Namespaces whose actors are reconciled, separated by commas (default: all).
@@ -251,7 +251,11 @@ mod tests {
     /// OPS-2
     #[test]
     fn invalid_values_are_rejected_by_name() {
-        for bad in ["--max-concurrent-reconciles=0", "--leader-elect=maybe"] {
+        for bad in [
+            "--max-concurrent-reconciles=0",
+            "--leader-elect=maybe",
+            "--log-level=warning",
+        ] {
             let error = Args::try_parse_from(["asya-controller", bad])
                 .unwrap_err()
                 .to_string();
