@@ -145,8 +145,9 @@ impl Leadership {
         process_check.not_ready("stopping");
         queue.close();
         let drain = async {
-            let holds_lease = phase.phase() != Phase::Standby;
-            if holds_lease && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
+            // Before, nothing reconciles, and another replica may be ready to.
+            let reconciles = phase.phase() == Phase::Leading;
+            if reconciles && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
                 warn!("aborting reconciles that are still in flight");
             }
             release.cancel();
@@ -223,14 +224,22 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::app::operator::tests::operator;
+    use crate::app::operator::tests::operator_of;
     use crate::cluster::fence::Fence;
+    use crate::reconcile::tests::fixtures::context_of;
 
-    /// How a leader ends whose work never does, and after how many seconds, if it is told to stop after these delays.
-    async fn ending(delays: &[u64]) -> (Ending, u64) {
-        let operator = operator();
+    /// How a leader ends whose API server never answers, and after how many seconds, if it is told to stop after these
+    /// delays.
+    async fn ending(is_ready: bool, delays: &[u64]) -> (Ending, u64) {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            pending::<Result<http::Response<kube::client::Body>, BoxError>>().await
+        });
+        let operator = operator_of(context_of(Client::new(silent, "default")));
         let client = operator.context.client.clone();
-        let _never_ready = operator.readiness.check("watch");
+        let watch = operator.readiness.check("watch");
+        if is_ready {
+            watch.ready();
+        }
         let leadership = Leadership {
             elects: false,
             candidate: Candidate {
@@ -263,7 +272,13 @@ mod tests {
     /// FW-16
     #[tokio::test(start_paused = true)]
     async fn stopping_leader_waits_ten_seconds_for_its_work_or_until_it_is_told_again() {
-        assert_eq!(ending(&[5]).await, (Ending::Stopped, 15));
-        assert_eq!(ending(&[5, 3]).await, (Ending::Aborted, 8));
+        assert_eq!(ending(true, &[5]).await, (Ending::Stopped, 15));
+        assert_eq!(ending(true, &[5, 3]).await, (Ending::Aborted, 8));
+    }
+
+    /// FW-16: it has begun no reconcile.
+    #[tokio::test(start_paused = true)]
+    async fn leader_that_is_not_ready_stops_at_once() {
+        assert_eq!(ending(false, &[5]).await, (Ending::Stopped, 5));
     }
 }
