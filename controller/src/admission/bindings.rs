@@ -1,6 +1,5 @@
 //! Bindings as the webhook configurations need them, read from the actor records.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asya_shared::admission::{EntryBinding, Policy, required_entry_name};
@@ -10,6 +9,7 @@ use asya_shared::resolve::{self, Integration, PodMatch};
 use asya_shared::validate;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::cluster::store::KnownNamespaces;
 use crate::context::Context;
 use crate::record::{ActorRecord, Key};
 
@@ -30,12 +30,12 @@ pub(super) struct WebhookBinding {
 }
 
 /// All bindings with strategy Pod, oldest first. Excludes a binding whose target another actor owns: a target has one
-/// actor. Also excludes those in `unlisted` namespaces, of which only some may be known.
-pub(super) fn all(context: &Context, unlisted: &BTreeSet<Arc<str>>) -> Vec<WebhookBinding> {
+/// actor. Also excludes those outside the `known` namespaces, of which only some may be known.
+pub(super) fn all(context: &Context, known: &KnownNamespaces) -> Vec<WebhookBinding> {
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
     context.stores.actors.each(|actor| {
-        let is_listed = !unlisted.contains(&actor.metadata.key.namespace);
-        if is_listed && actor.binds_to.is_some() && actor.receives_messages() {
+        let is_known = known.contains(&actor.metadata.key.namespace);
+        if is_known && actor.binds_to.is_some() && actor.receives_messages() {
             actors.push(Arc::clone(actor));
         }
     });
@@ -155,11 +155,10 @@ impl WebhookBinding {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use serde_json::json;
 
     use super::all;
+    use crate::cluster::store::KnownNamespaces;
     use crate::reconcile::tests::fixtures::context;
     use crate::record::{ActorRecord, Projected};
 
@@ -184,10 +183,11 @@ mod tests {
             actors.apply(&None, &actor);
         }
         actors.list_completed(&None);
-        let bindings = all(&context, &BTreeSet::new());
+        let bindings = all(&context, &KnownNamespaces::All);
         let names: Vec<_> = bindings.iter().map(|it| &*it.key.name).collect();
         assert_eq!(names, ["b", "c", "a"]);
         // CFG-12: part of a list that failed.
-        assert_eq!(all(&context, &["ns".into()].into()), []);
+        let others = KnownNamespaces::Only(["other".into()].into());
+        assert_eq!(all(&context, &others), []);
     }
 }

@@ -38,6 +38,7 @@ use self::injection_probe::{FinishedProbe, InjectionProbes};
 use self::owner_role::OwnerRoleCache;
 use self::webhook_configs::{DesiredConfig, ObjectOutcome, WebhookConfigs};
 use crate::certificates::trust::SharedTrust;
+use crate::cluster::store::KnownNamespaces;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
@@ -109,6 +110,12 @@ impl WebhookConfigSettings {
     }
 }
 
+/// The entries of the mutating configurations, as they were before those of these namespaces were applied.
+struct EntriesBefore {
+    known: KnownNamespaces,
+    entries: Vec<MutatingWebhook>,
+}
+
 /// Applies the webhook configurations and the facts `ConfigMap`, as a task of the leader.
 pub struct WebhookConfigManager {
     settings: WebhookConfigSettings,
@@ -120,8 +127,7 @@ pub struct WebhookConfigManager {
     injection_probes: InjectionProbes,
     facts: FactsConfigMap,
     ca_propagation: CaPropagation,
-    /// All entries before this process changed any, once needed.
-    entries_before: Option<Vec<MutatingWebhook>>,
+    entries_before: Option<EntriesBefore>,
     /// Work queue of the actors.
     queue: WorkQueue<WorkItem>,
     tasks: Tasks,
@@ -301,15 +307,15 @@ impl WebhookConfigManager {
     ) -> Option<Vec<WebhookBinding>> {
         let validator = DesiredConfig::new(&admission::validating(settings));
         applied.add(self.validating.apply(&validator, &self.context).await);
-        let unlisted = self.context.stores.actors.unlisted_namespaces()?;
-        let kept = match self.kept_entries(settings, &unlisted).await {
+        let known = self.context.stores.actors.known_namespaces()?;
+        let kept = match self.kept_entries(settings, &known).await {
             Ok(kept) => kept,
             Err(reason) => {
                 applied.failures.push(reason);
                 return None;
             }
         };
-        let bindings = bindings::all(&self.context, &unlisted);
+        let bindings = bindings::all(&self.context, &known);
         let configs = &self.mutating;
         let is_kept = |entry: &str| kept.iter().any(|it| it.name == entry);
         self.injection_probes
@@ -326,23 +332,30 @@ impl WebhookConfigManager {
         Some(bindings)
     }
 
-    /// The entries of namespaces that could not be listed, as they were when the first one failed (CFG-12).
+    /// The entries of namespaces that could not be listed or are not watched any more, as they were before (CFG-12).
     async fn kept_entries(
         &mut self,
         settings: &EntrySettings,
-        unlisted: &BTreeSet<Arc<str>>,
+        known: &KnownNamespaces,
     ) -> Result<Vec<MutatingWebhook>, String> {
-        if unlisted.is_empty() {
+        if *known == KnownNamespaces::All {
             return Ok(Vec::new());
         }
-        if self.entries_before.is_none() {
-            let objects = self.mutating.read_all().await?.into_iter();
-            let entries = objects.flat_map(|it| it.webhooks.unwrap_or_default());
-            self.entries_before = Some(entries.collect());
+        let is_unknown = |namespace: &str| !known.contains(namespace);
+        if let Some(before) = self.entries_before.as_ref().filter(|it| it.known == *known) {
+            return Ok(admission::kept_entries(
+                settings,
+                &before.entries,
+                is_unknown,
+            ));
         }
-        let before = self.entries_before.as_deref().unwrap_or_default();
-        let is_unlisted = |namespace: &str| unlisted.contains(namespace);
-        Ok(admission::kept_entries(settings, before, is_unlisted))
+        let objects = self.mutating.read_all().await?.into_iter();
+        let entries = objects.flat_map(|it| it.webhooks.unwrap_or_default());
+        let entries: Vec<_> = entries.collect();
+        let kept = admission::kept_entries(settings, &entries, is_unknown);
+        let known = known.clone();
+        self.entries_before = Some(EntriesBefore { known, entries });
+        Ok(kept)
     }
 
     /// Publishes what the webhook cannot observe itself.

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::app::operator::Operator;
 use crate::app::operator::tests::operator;
+use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::Watch;
-use crate::record::{Enqueue, Projected, Record, WebhookFactsRecord};
+use crate::record::{ActorRecord, Enqueue, Projected, Record, WebhookFactsRecord};
 
 /// Object that the API server of these tests does not store.
 const REFUSED: &str = "asya-injector-3";
@@ -270,6 +271,17 @@ async fn object_that_cannot_be_written_does_not_keep_the_others_from_being_writt
 /// CFG-12: its list may have failed once, or for good.
 #[tokio::test(start_paused = true)]
 async fn webhook_is_asked_as_before_about_a_namespace_that_cannot_be_listed() {
+    keeps_entries_of(Store::list_failed).await;
+}
+
+/// CFG-12: a former leader watched it, or this one did.
+#[tokio::test(start_paused = true)]
+async fn webhook_is_asked_as_before_about_a_namespace_that_is_not_watched_any_more() {
+    keeps_entries_of(|_, _| {}).await;
+}
+
+/// The namespace `lost` has entries, and its actors become unknown.
+async fn keeps_entries_of(become_unknown: impl Fn(&Store<ActorRecord>, &Scope)) {
     let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
     let mut manager = manager(&operator, trust, &written, &[]);
     let entry = |name: &str, namespaces: &[&str], policy: &str| {
@@ -299,7 +311,7 @@ async fn webhook_is_asked_as_before_about_a_namespace_that_cannot_be_listed() {
     let actors = &operator.context.stores.actors;
     let scope = |name: &str| Some(Arc::from(name));
     actors.list_completed(&scope("gone"));
-    actors.list_failed(&scope("lost"));
+    become_unknown(actors, &scope("lost"));
     manager.try_reconcile().await.unwrap();
     let entries = || {
         let written = written.lock().unwrap();
@@ -324,4 +336,10 @@ async fn webhook_is_asked_as_before_about_a_namespace_that_cannot_be_listed() {
     actors.list_completed(&scope("lost"));
     manager.try_reconcile().await.unwrap();
     assert_eq!(entries(), [json!(null); 0], "it has no bindings");
+
+    actors.retain_scopes(&[scope("gone")].into());
+    become_unknown(actors, &scope("lost"));
+    manager.try_reconcile().await.unwrap();
+    let none = [json!(null); 0];
+    assert_eq!(entries(), none, "as before this failure, not the first one");
 }

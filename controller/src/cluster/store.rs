@@ -224,21 +224,22 @@ impl<R: Record> Store<R> {
         inner.lists.values().any(|list| *list == List::Pending)
     }
 
-    /// The namespaces that could not be listed yet: nothing is known of their objects. `None` until all first lists
-    /// have arrived or failed, or if nothing could be listed.
-    pub fn unlisted_namespaces(&self) -> Option<BTreeSet<Arc<str>>> {
+    /// The namespaces whose objects are known. `None` until all first lists have arrived or failed, or if nothing could
+    /// be listed.
+    pub fn known_namespaces(&self) -> Option<KnownNamespaces> {
         let inner = self.inner.lock();
-        let mut unlisted = BTreeSet::new();
+        let mut known = BTreeSet::new();
         for (scope, list) in &inner.lists {
             match (list, scope) {
-                (List::Complete, _) => {}
-                (List::Failing, Some(namespace)) => {
-                    unlisted.insert(Arc::clone(namespace));
+                (List::Complete, Some(namespace)) => {
+                    known.insert(Arc::clone(namespace));
                 }
+                (List::Complete, None) => return Some(KnownNamespaces::All),
+                (List::Failing, Some(_)) => {}
                 (List::Failing, None) | (List::Pending | List::NotServed, _) => return None,
             }
         }
-        (!inner.lists.is_empty()).then_some(unlisted)
+        (!inner.lists.is_empty()).then_some(KnownNamespaces::Only(known))
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.
@@ -259,6 +260,22 @@ impl<R: Record> Store<R> {
         inner.relists.retain(|scope, _| scopes.contains(scope));
         inner.lists.retain(|scope, _| scopes.contains(scope));
         dropped
+    }
+}
+
+/// The namespaces whose objects have been listed: they are watched, and their list has not failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KnownNamespaces {
+    All,
+    Only(BTreeSet<Arc<str>>),
+}
+
+impl KnownNamespaces {
+    pub fn contains(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(known) => known.contains(namespace),
+        }
     }
 }
 

@@ -155,8 +155,12 @@ async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
             let containers = left.spec.map(|spec| spec.containers.len());
             assert_eq!(containers, Some(1), "a namespace that is not served");
 
-            std::fs::write(&file, "").expect("the mounted file is there");
+            std::fs::write(&file, unwatched.namespace()).expect("the mounted file is there");
             is_injected(unwatched, &late).await?;
+            // CFG-12: its queue goes on starting pods.
+            gets_sidecar(watched, &pod).await?;
+
+            std::fs::write(&file, "").expect("the mounted file is there");
             for (scenario, actor) in [(watched, &first), (unwatched, &late)] {
                 scenario
                     .kubectl(&["delete", "asya", actor, "--timeout=60s"])

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
-use super::Store;
+use super::{KnownNamespaces, Store};
 use crate::record::{Enqueue, Key, PodRecord, Projected, TypedWorkload};
 
 fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Projected<PodRecord> {
@@ -228,30 +228,32 @@ fn write_response_for_an_unwatched_object_is_not_stored() {
 
 /// CFG-2, CFG-12
 #[test]
-fn unlisted_namespaces_are_known_once_no_first_list_is_pending() {
+fn known_namespaces_are_those_listed_once_no_first_list_is_pending() {
     let store = Store::<PodRecord>::default();
     let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
-    let unlisted = |store: &Store<PodRecord>| {
-        let names = store.unlisted_namespaces()?.into_iter();
-        Some(names.map(|it| it.to_string()).collect::<Vec<_>>())
+    let known = Store::<PodRecord>::known_namespaces;
+    let only = |names: &[&str]| {
+        let names = names.iter().map(|name| Arc::from(*name));
+        Some(KnownNamespaces::Only(names.collect()))
     };
-    assert_eq!(unlisted(&store), None, "no list has started");
+    assert_eq!(known(&store), None, "no list has started");
     store.list_pending(&one);
     store.list_pending(&other);
     store.list_completed(&one);
-    assert_eq!(unlisted(&store), None, "one list is pending");
+    assert_eq!(known(&store), None, "one list is pending");
     store.list_failed(&other);
-    let failing = Some(vec!["other".to_owned()]);
-    assert_eq!(unlisted(&store), failing, "it does not block others");
+    assert_eq!(known(&store), only(&["one"]), "it does not block others");
     store.list_completed(&other);
-    assert_eq!(unlisted(&store), Some(Vec::new()));
+    assert_eq!(known(&store), only(&["one", "other"]));
+    store.retain_scopes(&[other].into());
+    assert_eq!(known(&store), only(&["other"]), "FW-13");
 
     let store = Store::<PodRecord>::default();
     store.list_pending(&None);
     store.list_failed(&None);
-    assert_eq!(unlisted(&store), None, "no list has completed");
+    assert_eq!(known(&store), None, "no list has completed");
     store.list_completed(&None);
-    assert_eq!(unlisted(&store), Some(Vec::new()));
+    assert_eq!(known(&store), Some(KnownNamespaces::All));
 }
 
 /// KEDA-7: the response to a write may arrive after the kind was removed, of which no event reports more.
@@ -264,7 +266,7 @@ fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
     store.kind_removed(&all);
     store.apply_response(&pod("p", "a", "u", 8, true));
     assert_eq!(store.len(), 0);
-    assert_eq!(store.unlisted_namespaces(), None);
+    assert_eq!(store.known_namespaces(), None);
     assert!(!store.has_pending_lists() && !store.is_synced("ns"));
 
     store.list_pending(&all);
