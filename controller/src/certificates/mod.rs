@@ -148,7 +148,9 @@ impl CertificateManager {
             Ok(wait) => {
                 self.failures = 0;
                 let superseded = self.superseded.as_ref();
-                superseded.map_or(wait, |it| wait.min(it.until - Instant::now()))
+                let superseded = superseded.map(|it| it.until - Instant::now());
+                let timers = [superseded, self.trust_discovery()];
+                timers.into_iter().flatten().fold(wait, Duration::min)
             }
             Err(reason) => {
                 self.failures += 1;
@@ -227,14 +229,19 @@ impl CertificateManager {
         secret: &ParsedSecret,
         now: Timestamp,
     ) -> Option<Duration> {
-        let running_for = self.started.elapsed();
-        let is_trust_unknown = !self.trust.is_known() && running_for < TRUST_DISCOVERY_TIMEOUT;
-        if matches!(step, Step::Create(_)) && is_trust_unknown {
-            return Some(TRUST_DISCOVERY_TIMEOUT.saturating_sub(running_for));
+        let discovery = self.trust_discovery();
+        if discovery.is_some() && matches!(step, Step::Create(_)) {
+            return discovery;
         }
         let is_unreachable =
             *step == Step::Switch && self.has_valid_leaf(secret, now) && !self.is_reachable().await;
         is_unreachable.then(|| REACHABILITY_RETRY.min(self.config.reachability_deadline))
+    }
+
+    /// How long to wait until it is known what the configurations trust; `None` if it is, or if that takes too long.
+    fn trust_discovery(&self) -> Option<Duration> {
+        let left = TRUST_DISCOVERY_TIMEOUT.saturating_sub(self.started.elapsed());
+        (!self.trust.is_known() && !left.is_zero()).then_some(left)
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.
@@ -310,7 +317,13 @@ impl CertificateManager {
             }
             return;
         }
-        let trusted = self.trust.desired().borrow().clone().unwrap_or_default();
+        // A new leader has requested none: the configurations have what the former one did.
+        let requested = self.trust.desired().borrow().clone();
+        if requested.is_none() && self.trust_discovery().is_some() {
+            return;
+        }
+        let observed = || self.trust.trusted_anywhere().into_iter().collect();
+        let trusted: CaBundle = requested.unwrap_or_else(observed);
         let is_replaced = !trusted.certificates().is_empty()
             && !trusted.certificates().iter().any(|ca| cas.contains(ca));
         if is_replaced {

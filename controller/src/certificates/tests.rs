@@ -128,6 +128,39 @@ async fn cas_of_a_secret_that_was_replaced_stay_trusted_until_the_new_ones_are_s
     assert_eq!(requested(&trust), cas);
 }
 
+/// CERT-5: the process that requested the former CAs has ended.
+#[tokio::test(start_paused = true)]
+async fn cas_of_a_secret_that_was_replaced_stay_trusted_by_a_new_leader() {
+    let server = Server::default();
+    let trust = SharedTrust::default();
+    let former = new_ca(DAY).certificate;
+    let restored = secret_of(&new_ca(DAY), DAY);
+    server.put_in_one(restored.clone());
+    let cas = restored.parsed().cas;
+    let mut manager = manager(&server, &trust);
+    manager.config.check_interval = DAY;
+    assert_eq!(manager.reconcile(true).await, TRUST_DISCOVERY_TIMEOUT);
+    assert_eq!(*trust.desired().borrow(), None);
+
+    trust.report_bundles([former.pem().as_bytes()]);
+    let wait = manager.reconcile(false).await;
+    let both = [&[former], &cas[..]].concat();
+    assert_eq!(requested(&trust), both);
+    let spread = settings().propagation_delay;
+    assert_eq!(wait, 2 * spread);
+    let pem: String = both.iter().map(Certificate::pem).collect();
+    trust.report_bundles([pem.as_bytes()]);
+    advance(2 * spread).await;
+    manager.reconcile(false).await;
+    assert_eq!(requested(&trust), cas);
+
+    let unknown = SharedTrust::default();
+    let mut manager = super::tests::manager(&server, &unknown);
+    advance(TRUST_DISCOVERY_TIMEOUT).await;
+    manager.reconcile(true).await;
+    assert_eq!(requested(&unknown), cas, "the wait is bounded");
+}
+
 /// CERT-1
 #[tokio::test]
 async fn missing_secret_is_created_once() {
