@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use asya_shared::api::ConflictStatus;
+
 use crate::cluster::store::Store;
-use crate::reconcile::part_of;
+use crate::reconcile::{is_drift_reported, part_of};
 use crate::record::ActorRecord;
 use crate::telemetry::metrics::Metrics;
 
@@ -38,7 +40,10 @@ pub fn update<'a>(
     metrics
         .bound_pods(actor_fields().filter_map(|(key, fields)| Some((key, fields.pods.as_ref()?))));
     metrics.conflicts(actor_fields().flat_map(|(key, fields)| {
-        fields.conflicts.iter().filter_map(move |conflict| {
+        let is_binding = fields.pods.is_some();
+        let reported = move |it: &&ConflictStatus| is_binding || is_drift_reported(it);
+        let conflicts = fields.conflicts.iter().filter(reported);
+        conflicts.filter_map(move |conflict| {
             let count = u64::try_from(conflict.count).ok()?;
             Some((key, part_of(conflict)?.name(), count))
         })
@@ -78,7 +83,10 @@ mod tests {
             (
                 "b",
                 json!({"transport": "mq"}),
-                json!({"status": "Running"}),
+                json!({"status": "Running", "conflicts": [
+                    {"field": "x", "part": "Workload", "count": 1},
+                    {"field": "y", "part": "ScaledObject", "count": 6, "state": "Waiting"},
+                ]}),
             ),
             (
                 "c",
@@ -119,6 +127,7 @@ mod tests {
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="injected"} 2"#,
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
             r#"asya_operator_conflicts_total{namespace="ns",actor="e",field="Roll"} 5"#,
+            r#"asya_operator_conflicts_total{namespace="ns",actor="b",field="ScaledObject"} 6"#,
             "asya_operator_undecodable_objects 1",
             r#"asya_operator_rollout_halted{namespace="ns",actor="c"} 1"#,
             r#"asya_operator_transport_up{transport="mq"} 0"#,
@@ -126,5 +135,7 @@ mod tests {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("unused"), "no call will show that it is up");
+        let occasional = r#"actor="b",field="Workload""#;
+        assert!(!text.contains(occasional), "restored at once: {text}");
     }
 }

@@ -11,7 +11,6 @@ mod observe;
 mod plan;
 mod retries;
 mod status;
-mod status_time;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod work_item;
@@ -26,6 +25,7 @@ use crate::record::Key;
 use crate::work_queue::Attempt;
 
 pub use apply::shared;
+pub use contention::drift_restore::is_reported as is_drift_reported;
 pub use contention::history::part_of;
 
 /// Moves one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists

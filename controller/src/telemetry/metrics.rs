@@ -123,7 +123,7 @@ impl Metrics {
             conflicts: add(
                 own,
                 "conflicts",
-                "Contested writes: how often another manager reverted what was written for a binding",
+                "Contested writes: how often another manager reverted what was written for a binding, or keeps changing an object of a standalone actor",
             ),
             watch_healthy: add(own, "watch_healthy", "1 if no watch of the kind fails"),
             failing_watches: FailingWatches::default(),

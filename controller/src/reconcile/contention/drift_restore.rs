@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{ContestedPart, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
-use crate::reconcile::status_time::time_left;
+use crate::clock_skew::time_left;
 
 /// This many changes in a row are restored at once: they may be manual.
 const UNDELAYED_RESTORES: i32 = 5;
@@ -50,6 +50,12 @@ pub fn decide(
     until
         .and_then(|until| time_left(until.0, MAX_BACKOFF, now))
         .map_or(RestoreTiming::Now, RestoreTiming::In)
+}
+
+/// Whether condition `Conflict` reports this entry of a standalone actor: occasional changes are restored at once, and
+/// not reported.
+pub fn is_reported(entry: &ConflictStatus) -> bool {
+    entry.state == WAITING
 }
 
 /// The entries after a reconcile that restored this drift; each replaces the entry for its kind of object.
@@ -127,7 +133,7 @@ fn quiet_time_left(entry: &ConflictStatus, now: Timestamp) -> Option<Duration> {
 
 /// Time until the message about these entries changes.
 pub fn recheck_after(entries: &[ConflictStatus], now: Timestamp) -> Option<Duration> {
-    let waiting = entries.iter().filter(|entry| entry.state == WAITING);
+    let waiting = entries.iter().filter(|entry| is_reported(entry));
     waiting
         .filter_map(|entry| quiet_time_left(entry, now))
         .min()
@@ -135,7 +141,7 @@ pub fn recheck_after(entries: &[ConflictStatus], now: Timestamp) -> Option<Durat
 
 /// Message about objects that are restored repeatedly.
 pub fn conflict_message(entries: &[ConflictStatus], base: Duration) -> Option<String> {
-    let waiting = entries.iter().filter(|entry| entry.state == WAITING);
+    let waiting = entries.iter().filter(|entry| is_reported(entry));
     let messages: Vec<_> = waiting.map(|entry| entry_message(entry, base)).collect();
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
