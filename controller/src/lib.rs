@@ -10,6 +10,7 @@ mod app;
 mod binding;
 mod broker;
 mod certificates;
+mod clock_skew;
 mod cluster;
 mod condition;
 mod context;

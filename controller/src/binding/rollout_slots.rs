@@ -11,11 +11,15 @@ use asya_shared::backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::clock_skew::time_left;
 use crate::cluster::waiting_actors::WaitingActors;
 use crate::record::Key;
 
+/// A target that makes no progress for this long no longer blocks others (SAFE-15).
+pub const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
+const MAX_REFUSAL_WAIT: Duration = Duration::from_mins(5);
 /// Backoff after an eviction was refused, by the number of earlier refusals in a row (ROLL-4).
-const REFUSAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(5));
+const REFUSAL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), MAX_REFUSAL_WAIT);
 
 /// The slots of all targets.
 #[derive(Debug)]
@@ -51,8 +55,7 @@ pub struct RefusedEviction {
 impl RefusedEviction {
     /// How long not to request it again; `None` if it may be.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
-        let left = Duration::try_from(self.retry_at.duration_since(now)).ok()?;
-        (!left.is_zero()).then_some(left)
+        time_left(self.retry_at, MAX_REFUSAL_WAIT, now)
     }
 }
 
@@ -75,7 +78,8 @@ impl RolloutSlots {
     /// Whether the actor holds a slot.
     pub fn holds(&self, actor: &Key, now: Timestamp) -> bool {
         let inner = self.inner.lock();
-        inner.by_actor.get(actor).is_some_and(|until| *until > now)
+        let until = inner.by_actor.get(actor);
+        until.is_some_and(|until| is_held(*until, now))
     }
 
     /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
@@ -163,7 +167,8 @@ impl RolloutSlots {
 impl Inner {
     /// The actors whose slot has not expired.
     fn holders(&self, now: Timestamp) -> HashSet<Key> {
-        let held = self.by_actor.iter().filter(|(_, until)| **until > now);
+        let slots = self.by_actor.iter();
+        let held = slots.filter(|(_, until)| is_held(**until, now));
         held.map(|(key, _)| key.clone()).collect()
     }
 
@@ -172,6 +177,11 @@ impl Inner {
         self.by_actor.remove(actor);
         self.waiting.remove(actor);
     }
+}
+
+/// Whether a slot that expires at `until` is held (SAFE-43).
+fn is_held(until: Timestamp, now: Timestamp) -> bool {
+    time_left(until, MAX_SLOT_TIME, now).is_some()
 }
 
 #[cfg(test)]
@@ -203,6 +213,21 @@ mod tests {
         slots.acquire(&a, at(30));
         slots.forget(&a);
         assert_eq!(available(20), [true, true]);
+    }
+
+    /// SAFE-43
+    #[test]
+    fn clock_that_was_ahead_neither_keeps_a_slot_nor_puts_an_eviction_off() {
+        let slots = RolloutSlots::new(1);
+        let [a, b] = ["a", "b"].map(|name| Key::new("ns", name));
+        slots.acquire(&a, at(10_000));
+        for (now, is_held) in [(6_099, false), (6_100, true), (9_999, true)] {
+            assert_eq!(slots.holds(&a, at(now)), is_held, "{now}");
+            assert_eq!(slots.can_acquire(&b, at(now)), !is_held, "{now}");
+        }
+        slots.eviction_refused(&a, "budget", at(10_000));
+        let is_refused = |now| slots.refused_eviction(&a, at(now)).is_some();
+        assert_eq!([10_009, 9_410, 9_409].map(is_refused), [true, true, false]);
     }
 
     /// ROLL-4 (c)

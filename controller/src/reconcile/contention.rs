@@ -16,7 +16,7 @@ use asya_shared::api::ConflictState;
 use asya_shared::backoff::Backoff;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::status_time::time_left;
+use crate::clock_skew::time_left;
 
 /// The consecutive conflict at which the operator yields the field to the other manager. After each earlier one it
 /// writes the field again, so a contested field is written at most four more times.

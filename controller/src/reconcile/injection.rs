@@ -10,8 +10,8 @@ use asya_shared::inject::bound::{InjectedHash, ProbeResult};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::clock_skew::to_the_second;
 use crate::reconcile::model::outcome::ProbeOutcome;
-use crate::reconcile::status_time::to_the_second;
 
 /// An error of the API server may quote a whole pod.
 const MAX_MESSAGE_LENGTH: usize = 1024;

@@ -1,19 +1,22 @@
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::objects::ObjectWatch;
 use crate::cluster::watch::WatchSink;
-use crate::reconcile::tests::fixtures::context;
+use crate::reconcile::tests::fixtures::{context, slot_end};
 use crate::record::{ActorRecord, Enqueue, ForeignRecord, Projected, QuotaRecord};
 use crate::work_queue::WorkQueueSettings;
 
 /// An operator without a cluster.
 pub(crate) fn operator() -> Operator {
-    let context = Arc::new(context());
+    operator_of(context())
+}
+
+pub(crate) fn operator_of(context: Context) -> Operator {
+    let context = Arc::new(context);
     Operator {
         queue: WorkQueue::with_observer(WorkQueueSettings::default(), context.metrics.clone()),
         context,
@@ -201,7 +204,7 @@ async fn next_actors_are_enqueued_when_a_rollout_ends() {
     let context = &operator.context;
     let [bound, waiting, workload, waiting_workload] =
         ["a", "b", "c", "d"].map(|name| Key::new("ns", name));
-    context.rollout_slots.acquire(&bound, Timestamp::MAX);
+    context.rollout_slots.acquire(&bound, slot_end());
     context.rollout_slots.wait(&waiting);
     assert!(context.workload_rollouts.begin(&workload));
     assert!(!context.workload_rollouts.begin(&waiting_workload));

@@ -42,7 +42,9 @@ use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::rollout::params::{RolloutParams, SlotChange};
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
 use crate::reconcile::plan::template::{HandoffProbe, TemplateStep};
-use crate::reconcile::tests::fixtures::{actor, context, context_with, just_read, observed, spec};
+use crate::reconcile::tests::fixtures::{
+    actor, context, context_with, just_read, observed, slot_end, spec,
+};
 use crate::reconcile::{reconcile, remember_outcome};
 use crate::record::Key;
 use crate::work_queue::Attempt;
@@ -103,7 +105,7 @@ async fn state_of_a_deleted_actor_is_dropped() {
     context.depths.record(key, Some(MESSAGES));
     context.queue_rechecks.request(key, RecheckReason::Missing);
     context.retired_queue_schedule.record_check(key, None);
-    context.rollout_slots.acquire(key, Timestamp::MAX);
+    context.rollout_slots.acquire(key, slot_end());
     assert!(context.workload_rollouts.begin(key) && !context.workload_rollouts.begin(&other));
     context.stores.foreign_names.record(key, true);
     let attempt = Attempt {
@@ -158,9 +160,7 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
         let mut observed = observed(&actor(metadata, spec, &json!({})));
         observed.binding = Some(ObservedBinding::Unknown);
         let now = Timestamp::now();
-        context
-            .rollout_slots
-            .acquire(observed.key(), Timestamp::MAX);
+        context.rollout_slots.acquire(observed.key(), slot_end());
         assert!(!context.rollout_slots.can_acquire(&other, now));
         let plan = plan(&observed, now);
         // Requests fail, because no API server responds; only the slot matters here.
@@ -316,9 +316,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     ] {
         let context = context();
         let observed = with_rollout(progress, rollout);
-        context
-            .rollout_slots
-            .acquire(observed.key(), Timestamp::MAX);
+        context.rollout_slots.acquire(observed.key(), slot_end());
         let case = format!("{progress:?} {rollout} {decision:?}");
         let params = RolloutParams::new(
             &observed,
@@ -346,9 +344,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     let pod = pod("web-1");
     let mut backoffs = Vec::new();
     for _ in 0..3 {
-        context
-            .rollout_slots
-            .acquire(observed.key(), Timestamp::MAX);
+        context.rollout_slots.acquire(observed.key(), slot_end());
         let RolloutOutcome::Waiting(Fault {
             requeue: Requeue::After(backoff),
             ..

@@ -10,7 +10,7 @@ use super::{
     ConflictCount, ContentionState, ContestedPart, FieldDecision, FieldView, QUIET_PERIOD,
     SpecRevision, UNKNOWN_MANAGER, WAITING,
 };
-use crate::reconcile::status_time::{time_left, to_the_second};
+use crate::clock_skew::{time_left, to_the_second};
 
 /// The states in status: see [`ContentionState`].
 const REWRITTEN: &str = ConflictState::Held.as_str();

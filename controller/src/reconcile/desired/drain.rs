@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::broker::Depth;
 use crate::broker::depths::ReportedDepth;
+use crate::clock_skew::{may_have_passed, time_left};
 use crate::fault::Fault;
-use crate::reconcile::status_time::{may_have_passed, time_left};
 
 /// Progress of a deletion that waits until the queue is drained.
 #[derive(Clone, Debug, PartialEq)]

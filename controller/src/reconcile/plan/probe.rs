@@ -9,12 +9,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::rollout::inputs::{RolloutAction, RolloutDecision};
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::probe_schedule::NextProbe;
+use crate::clock_skew::MAX_CLOCK_SKEW;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{ProbeOutcome, ProbeState, RolloutOutcome};
 use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
-use crate::reconcile::status_time::MAX_CLOCK_SKEW;
 
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
 const WEBHOOK_LAG: SignedDuration = SignedDuration::from_secs(20);

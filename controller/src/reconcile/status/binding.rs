@@ -28,12 +28,12 @@ use target::set_target;
 use super::common::ModeReport;
 use super::scaling::{ScalingInputs, ScalingSummary, set_scaling};
 use super::transport::TransportSummary;
+use crate::clock_skew::to_the_second;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{BindingOutcome, RolloutOutcome};
 use crate::reconcile::model::target_pods::TargetPods;
-use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a target to be scaled up, in case no watch reports that its owner has acted.
 const SCALE_UP_RECHECK: Duration = Duration::from_secs(5);

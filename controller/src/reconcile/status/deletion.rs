@@ -8,13 +8,13 @@ use super::common::Report;
 use super::conditions::Conditions;
 use super::inventory;
 use super::scaling::remembered_reference;
+use crate::clock_skew::{may_have_passed, to_the_second};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::model::rollout::UNBIND_MARKER;
-use crate::reconcile::status_time::{may_have_passed, to_the_second};
 
 /// What blocks the deletion.
 #[derive(Default)]

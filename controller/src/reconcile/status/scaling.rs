@@ -5,6 +5,7 @@ use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
 use super::common::reference;
+use crate::clock_skew::may_have_passed;
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::Observed;
@@ -55,6 +56,7 @@ pub(super) fn set_scaling<'a>(
     let hpa = scaled_object.and_then(|scaled_object| hpa_of(scaled_object, hpas).map(|hpa| &**hpa));
     let scale = last_scale(&observed.previous, desired(hpa), now);
     let scaled_at = scale.time.as_ref().map(|at| at.0);
+    let scaled_at = scaled_at.filter(|at| may_have_passed(*at, now));
     status.last_scale_time = scale.time;
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);

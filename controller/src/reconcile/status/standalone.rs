@@ -14,6 +14,7 @@ use super::other_autoscaler::other_autoscaler_condition;
 use super::replicas::set_replicas;
 use super::scaling::{ScalingInputs, set_scaling};
 use super::transport::TransportSummary;
+use crate::clock_skew::may_have_passed;
 use crate::cluster::rollouts;
 use crate::fault::Requeue;
 use crate::pods::summary::Pods;
@@ -129,7 +130,8 @@ fn skip_reason(observed: &Observed) -> Option<SkipReason> {
         .then_some(SkipReason::ReconcileOnceDone)
 }
 
-/// Restarts the clock when the spec or the number of ready pods changes (FW-26).
+/// Restarts the clock when the spec or the number of ready pods changes (FW-26), and if another one ran ahead
+/// (SAFE-43).
 fn progressing_since(
     observed: &Observed,
     outcome: &StandaloneOutcome,
@@ -139,6 +141,8 @@ fn progressing_since(
     let ready = outcome.workload.as_ref().map(|workload| workload.ready);
     let same = previous.observed_generation == Some(observed.actor.generation)
         && previous.ready_replicas == ready;
-    let since = previous.progressing_since.as_ref().filter(|_| same);
-    since.map_or(now, |since| since.0)
+    let since = previous.progressing_since.as_ref().map(|since| since.0);
+    since
+        .filter(|since| same && may_have_passed(*since, now))
+        .unwrap_or(now)
 }

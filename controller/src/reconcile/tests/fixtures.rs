@@ -47,6 +47,11 @@ pub(crate) fn context() -> Context {
     context_with(|_| None)
 }
 
+/// When a rollout slot that was just acquired expires.
+pub(crate) fn slot_end() -> Timestamp {
+    Timestamp::now() + Duration::from_mins(10)
+}
+
 /// A context whose API server answers some requests, given as `METHOD /path`, with a status and an object.
 pub(crate) fn context_with(responses: fn(&str) -> Option<(u16, Value)>) -> Context {
     let server = tower::service_fn(

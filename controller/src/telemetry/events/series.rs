@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::EventReason;
+use crate::clock_skew::may_have_passed;
 
 /// A repetition within this time continues the series, as it does for Kubernetes' own components.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
@@ -129,7 +130,7 @@ impl EventSeries {
 
 impl RecentEvent {
     fn is_fresh(&self, now: Timestamp) -> bool {
-        now.duration_since(self.last) < SERIES
+        now.duration_since(self.last) < SERIES && may_have_passed(self.last, now)
     }
 }
 
@@ -149,6 +150,8 @@ impl Budget {
     }
 
     fn refill(&mut self, now: Timestamp) {
+        // The clock was ahead (SAFE-43).
+        self.refilled = self.refilled.min(now);
         while self.left < BURST && now.duration_since(self.refilled) >= REFILL {
             self.left += 1;
             self.refilled = self.refilled.checked_add(REFILL).unwrap_or(now);

@@ -10,7 +10,9 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::reconcile::plan::rollout::inputs::RolloutAction;
 use crate::reconcile::tests::bindings::{binding_to, resolved};
-use crate::reconcile::tests::fixtures::{self, actor, context_with, observed, verified_status};
+use crate::reconcile::tests::fixtures::{
+    self, actor, context_with, observed, slot_end, verified_status,
+};
 
 /// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
 fn bound(injection: Option<Value>) -> Observed {
@@ -129,9 +131,7 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
         let context = context_with(responses);
         let observed = bound(injection);
         let other = Key::new("elsewhere", "other");
-        context
-            .rollout_slots
-            .acquire(observed.key(), Timestamp::MAX);
+        context.rollout_slots.acquire(observed.key(), slot_end());
         let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
         let mut probe = ProbeState::default();
         let reported = match blocked(&context, &observed, &step, &mut probe).await {

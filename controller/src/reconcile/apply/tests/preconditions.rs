@@ -11,7 +11,7 @@ use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero};
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::reconcile::plan::steps::ScaleFromZero;
-use crate::reconcile::tests::fixtures::{context_with, just_read, recording_context};
+use crate::reconcile::tests::fixtures::{context_with, just_read, recording_context, slot_end};
 use crate::record::Key;
 
 /// ROLL-4 (d): a StatefulSet's next pod has the same name.
@@ -101,7 +101,7 @@ async fn rejected_eviction_frees_the_slot_unless_the_pod_is_gone_or_changed() {
     for (expected, responses, frees_slot) in cases {
         let context = context_with(responses);
         let key = Key::new("ns", "a");
-        context.rollout_slots.acquire(&key, Timestamp::MAX);
+        context.rollout_slots.acquire(&key, slot_end());
         let outcome = match evict::evict(&context, &key, &pod("web-1"), &just_read(1)).await {
             Ok(RolloutOutcome::Waiting(fault)) if fault.reason == Reason::RolloutWaiting => {
                 "waiting"

@@ -16,7 +16,7 @@ use crate::reconcile::observe::actor_pods::ActorPods;
 use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
-use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, slot_end, spec};
 use crate::record::{Key, PodRecord, Projected};
 
 /// BIND-43, FW-23 (e): a sidecar without a queue fails its pod.
@@ -209,7 +209,7 @@ async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
     assert_eq!(free.limits.refused_eviction, None);
     let slots = &context.rollout_slots;
     slots.eviction_refused(&actor.metadata.key, "budget", clock::now());
-    slots.acquire(&Key::new("ns", "other"), Timestamp::MAX);
+    slots.acquire(&Key::new("ns", "other"), slot_end());
     let limits = observe().await.limits;
     assert!(!limits.has_slot, "another target has the only one");
     let refused = limits.refused_eviction.unwrap();

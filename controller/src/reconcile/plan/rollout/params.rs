@@ -7,14 +7,13 @@ use asya_shared::resolve::{ObjectRef, RolloutMethod};
 use k8s_openapi::jiff::Timestamp;
 
 use super::inputs::{RolloutAction, RolloutDecision};
+use crate::binding::rollout_slots::MAX_SLOT_TIME;
+use crate::clock_skew::time_left;
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::TEMPLATE_ANNOTATIONS;
 use crate::telemetry::events::{EventReason, NewEvent};
-
-/// A target that makes no progress for this long no longer blocks others (SAFE-15).
-const MAX_SLOT_TIME: Duration = Duration::from_hours(1);
 
 /// A rollout decision with the parameters for its execution.
 #[derive(Debug)]
@@ -124,10 +123,9 @@ pub(in crate::reconcile::plan) fn slot_expiry(
     written: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let until = written
-        .checked_add(slot_time(observed.progress_limit()))
-        .ok()?;
-    (until > now).then_some(until)
+    let longest = slot_time(observed.progress_limit());
+    let until = written.checked_add(longest).ok()?;
+    now.checked_add(time_left(until, longest, now)?).ok()
 }
 
 /// How long a slot is held at most, given `spec.timeout.progress`.

@@ -6,12 +6,12 @@ use asya_shared::api::RolloutStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::clock_skew::to_the_second;
 use crate::fault::Requeue;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{BindingOutcome, ReplacementMethod, RolloutOutcome};
 use crate::reconcile::model::rollout::{UNBIND_MARKER, consecutive_uninjected, newest};
 use crate::reconcile::model::target_pods::actor_hash;
-use crate::reconcile::status_time::to_the_second;
 
 /// Requeue interval for a replacement that is not ready.
 const STALLED_RECHECK: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@ use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::clock_skew::may_have_passed;
 use crate::condition::ConditionValue;
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
@@ -233,8 +234,8 @@ fn clock(inputs: &BindingStateInputs<'_>, ready: i32) -> Option<Timestamp> {
     let previous = inputs.previous;
     let is_unchanged = previous.observed_generation == Some(inputs.generation)
         && previous.ready_replicas == Some(ready);
-    let since = previous.progressing_since.as_ref().filter(|_| is_unchanged);
-    since.map(|since| since.0)
+    let since = previous.progressing_since.as_ref().map(|since| since.0);
+    since.filter(|since| is_unchanged && may_have_passed(*since, inputs.now))
 }
 
 #[cfg(test)]

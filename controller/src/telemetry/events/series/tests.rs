@@ -112,6 +112,27 @@ fn changing_texts_are_throttled_per_actor() {
     assert_eq!(later, 11, "one per five minutes since");
 }
 
+/// SAFE-43
+#[test]
+fn clock_that_was_ahead_silences_no_actor() {
+    let day = SignedDuration::from_hours(24).as_secs();
+    let mut series = EventSeries::default();
+    let mut next = |text: &str, time| {
+        let key = key("a", EventReason::QueueDeletionFailed, text);
+        series.next(&key, "name", at(time))
+    };
+    for number in 0..BURST {
+        assert_eq!(next(&number.to_string(), day), WriteDecision::Create);
+    }
+    assert_eq!(next("another", 0), WriteDecision::Drop);
+    assert_eq!(next("another", 300), WriteDecision::Create);
+    assert_eq!(
+        next("0", 600),
+        WriteDecision::Create,
+        "its series has ended"
+    );
+}
+
 /// OPS-7
 #[test]
 fn ended_series_are_swept() {

@@ -87,6 +87,9 @@ fn unbinding_holds_a_slot_while_pods_are_replaced() {
         (UnbindStep::EvictUnready(pod("a")), 1, &nothing, None),
         (wait.clone(), 1, &acted(100), until(1_000_500)),
         (wait.clone(), 1, &acted(600), None),
+        // SAFE-43: a clock was ahead.
+        (wait.clone(), 1, &acted(-300), until(1_000_600)),
+        (wait.clone(), 1, &acted(-301), None),
         (wait.clone(), 1, &binding_rollout, None),
         (wait, 1, &nothing, None),
         (UnbindStep::AwaitSlot, 1, &nothing, Some(SlotChange::Wait)),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::condition::{ConditionStatus, ConditionValue};
@@ -364,6 +364,23 @@ fn change_without_progress_fails_at_the_actors_progress_limit() {
     }
 }
 
+/// SAFE-43
+#[test]
+fn clock_that_was_ahead_does_not_put_the_deadline_off() {
+    for (since, expected) in [
+        ("2026-01-01T00:15:00Z", "2026-01-01T00:15:00Z"),
+        ("2026-01-01T00:15:01Z", "2026-01-01T00:10:00Z"),
+    ] {
+        let decision = Row {
+            counted: Some(pods(2, 1)),
+            previous: without_progress_since(since, 1),
+            ..Row::default()
+        }
+        .decide();
+        assert_eq!(decision.progressing_since, Some(expected.parse().unwrap()));
+    }
+}
+
 /// BIND-48
 #[test]
 fn state_is_kept_until_the_pods_are_listed() {
@@ -394,7 +411,7 @@ fn state_is_kept_until_the_pods_are_listed() {
 /// BIND-6, FW-26: the clock goes on, so that a deadline that was exceeded stays exceeded after a failed exit.
 #[test]
 fn failing_pods_are_not_ready_and_make_no_progress() {
-    let since = now() - k8s_openapi::jiff::SignedDuration::from_mins(9);
+    let since = now() - SignedDuration::from_mins(9);
     let decide = |counted, generation| {
         let previous = AsyncActorStatus {
             observed_generation: Some(generation),
