@@ -48,7 +48,7 @@ pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use owner_role::OwnerRoleRecord;
 pub use pod::{PodRecord, Problem, ProblemClass, UNFINISHED};
 pub use scale_target::ScaleTarget;
-pub use scaled_object::{KedaReady, ScaledObjectRecord};
+pub use scaled_object::{KedaReady, ScaledObjectRecord, ScalingPause};
 pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};
 pub use webhook_configuration::{Configuration, Content, WebhookConfigurationRecord};
 pub use webhook_facts::WebhookFactsRecord;

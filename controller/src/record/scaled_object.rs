@@ -12,6 +12,8 @@ use super::{AppliedRecord, Enqueue, Key, LastApplied, Metadata, RawMetadata, Rec
 
 /// Annotation that pauses KEDA with any value.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
+/// Annotation that keeps KEDA from adding pods, since KEDA 2.18.
+const PAUSED_SCALE_OUT: &str = "autoscaling.keda.sh/paused-scale-out";
 /// Values that KEDA parses as false.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 
@@ -28,7 +30,18 @@ pub struct ScaledObjectRecord {
     /// Name of the HPA that KEDA created for the `ScaledObject`.
     pub hpa_name: Option<Box<str>>,
     /// Whether an annotation pauses KEDA for this workload.
-    pub paused: bool,
+    pub pause: ScalingPause,
+}
+
+/// What KEDA does not do for a workload, because an annotation says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScalingPause {
+    #[default]
+    None,
+    /// Adds no pods.
+    ScaleOut,
+    /// Changes nothing.
+    All,
 }
 
 /// Value of KEDA's condition `Ready`.
@@ -74,12 +87,19 @@ struct RawCondition<'a> {
 }
 
 impl RawStatus<'_> {
+    fn condition(&self, kind: &str) -> Option<&RawCondition<'_>> {
+        let mut conditions = self.conditions.iter().flatten();
+        conditions.find(|condition| condition.kind.as_deref() == Some(kind))
+    }
+
+    /// A KEDA that does not know an annotation reports no pause.
+    fn reports_pause(&self) -> bool {
+        let paused = self.condition("Paused");
+        paused.is_some_and(|it| it.status.as_deref() == Some("True"))
+    }
+
     fn ready(&self) -> KedaReady {
-        let ready = self
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| condition.kind.as_deref() == Some("Ready"));
+        let ready = self.condition("Ready");
         match ready.map(|condition| (condition.status.as_deref(), &condition.message)) {
             Some((Some("True"), _)) => KedaReady::True,
             Some((Some("False"), message)) => {
@@ -90,10 +110,18 @@ impl RawStatus<'_> {
     }
 }
 
-fn is_paused(metadata: &RawMetadata<'_>) -> bool {
-    let paused = metadata.annotation(annotation::KEDA_PAUSED);
-    paused.is_some_and(|text| !FALSE.contains(&&*text))
-        || metadata.annotation(PAUSED_REPLICAS).is_some()
+fn pause(metadata: &RawMetadata<'_>, status: &RawStatus<'_>) -> ScalingPause {
+    let is_on = |name: &str| {
+        let value = metadata.annotation(name);
+        value.is_some_and(|text| !FALSE.contains(&&*text))
+    };
+    if is_on(annotation::KEDA_PAUSED) || metadata.annotation(PAUSED_REPLICAS).is_some() {
+        ScalingPause::All
+    } else if is_on(PAUSED_SCALE_OUT) && status.reports_pause() {
+        ScalingPause::ScaleOut
+    } else {
+        ScalingPause::None
+    }
 }
 
 impl Record for ScaledObjectRecord {
@@ -107,11 +135,11 @@ impl Record for ScaledObjectRecord {
             last_applied: raw.metadata.last_applied(Self::MANAGER),
             target: raw.spec.unwrap_or_default().target(),
             ready: status.ready(),
+            pause: pause(&raw.metadata, &status),
             hpa_name: status
                 .hpa_name
                 .filter(|name| !name.is_empty())
                 .map(|name| name.as_ref().into()),
-            paused: is_paused(&raw.metadata),
             deleted: raw.metadata.deletion_timestamp,
         }
     }

@@ -1,5 +1,6 @@
 //! All autoscalers in an actor's namespace: KEDA's for the actor, and foreign ones.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ pub struct Autoscalers<'a> {
 }
 
 impl Autoscalers<'_> {
-    /// Kind and name of a foreign autoscaler that scales `target`.
-    pub fn competing_autoscaler(&self, target: &ScaleTarget) -> Option<String> {
+    /// A foreign autoscaler that scales `target`.
+    pub fn competing_autoscaler(&self, target: &ScaleTarget) -> Option<CompetingAutoscaler> {
         let is_own = |uid: &str| self.scaled_object == Some(uid);
         let scaled_objects = self.scaled_objects.iter().filter(|scaled_object| {
             scaled_object.target == *target && !is_own(&scaled_object.metadata.uid)
@@ -32,13 +33,27 @@ impl Autoscalers<'_> {
             .iter()
             .filter(|hpa| hpa.target == *target && !is_keda_hpa_of(hpa, self.actor));
         // Prefer the `ScaledObject`: its HPA is deleted with it.
-        scaled_objects
-            .map(|scaled_object| format!("ScaledObject {}", scaled_object.metadata.key.name))
-            .min()
-            .or_else(|| {
-                hpas.map(|hpa| format!("HorizontalPodAutoscaler {}", hpa.metadata.key.name))
-                    .min()
-            })
+        let scaled_objects = scaled_objects.map(|it| it.metadata.key.name.clone());
+        let hpas = hpas.map(|it| it.metadata.key.name.clone());
+        let scaled_object = scaled_objects.min().map(CompetingAutoscaler::ScaledObject);
+        scaled_object.or_else(|| hpas.min().map(CompetingAutoscaler::Hpa))
+    }
+}
+
+/// A foreign autoscaler of an actor's target, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompetingAutoscaler {
+    ScaledObject(Arc<str>),
+    /// Starts no pods of a target without any.
+    Hpa(Arc<str>),
+}
+
+impl fmt::Display for CompetingAutoscaler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ScaledObject(name) => write!(f, "ScaledObject {name}"),
+            Self::Hpa(name) => write!(f, "HorizontalPodAutoscaler {name}"),
+        }
     }
 }
 

@@ -6,12 +6,14 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
-use crate::record::{HpaRecord, KedaReady, ScaledObjectRecord, ScalingInactive};
+use crate::record::{HpaRecord, KedaReady, ScaledObjectRecord, ScalingInactive, ScalingPause};
 
 /// Condition `ScalingReady` of an actor with scaling enabled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingReady {
     pub condition: ConditionValue,
+    /// Whether messages start pods of a workload without pods.
+    pub starts_pods: bool,
     /// When the condition changes without an event.
     pub recheck_at: Option<Timestamp>,
 }
@@ -55,12 +57,17 @@ pub fn scaling_ready(
         );
         return ConditionValue::new(false, Reason::MetricsUnavailable, text).into();
     }
-    let (reason, text) = match (&scaled_object.ready, scaled_object.paused) {
-        (KedaReady::True, false) => (
+    let pause = scaled_object.pause;
+    let (reason, text) = match (&scaled_object.ready, pause) {
+        (KedaReady::True, ScalingPause::None) => (
             Reason::ScaledObjectReady,
             format!("KEDA reports that ScaledObject {name} is ready"),
         ),
-        (KedaReady::True, true) => (
+        (KedaReady::True, ScalingPause::ScaleOut) => (
+            Reason::ScaledObjectReady,
+            format!("ScaledObject {name} is paused by an annotation, so KEDA adds no pods"),
+        ),
+        (KedaReady::True, ScalingPause::All) => (
             Reason::ScaledObjectReady,
             format!("ScaledObject {name} is paused by an annotation, so KEDA does not scale"),
         ),
@@ -71,6 +78,7 @@ pub fn scaling_ready(
     };
     ScalingReady {
         condition: ConditionValue::new(true, reason, text),
+        starts_pods: pause == ScalingPause::None,
         recheck_at: missing.map(|(.., deadline)| deadline),
     }
 }
@@ -90,6 +98,7 @@ fn missing_metrics_since(
 impl From<ConditionValue> for ScalingReady {
     fn from(condition: ConditionValue) -> Self {
         Self {
+            starts_pods: condition.status == ConditionStatus::True,
             condition,
             recheck_at: None,
         }

@@ -56,6 +56,9 @@ async fn crd_accepts_and_refuses_what_it_should() {
         let stored = create(&api, &actor).await.unwrap();
         assert_eq!(stored.data["spec"], actor["spec"]);
     }
+    scale_subresource_is_the_number_of_replicas(&cluster)
+        .await
+        .unwrap();
     // Use a fresh discovery cache: kubectl's predates the CRD.
     let fresh = format!("--cache-dir={}", cluster.folder().join("fresh").display());
     let text = cluster
@@ -66,6 +69,49 @@ async fn crd_accepts_and_refuses_what_it_should() {
         text.contains("Minimum number of pods. Default: 0"),
         "{text}"
     );
+}
+
+/// API-1: as docs/guides/multi-tenancy.md says.
+async fn scale_subresource_is_the_number_of_replicas(cluster: &Cluster) -> Result<()> {
+    let api = actors(cluster.client(), NAMESPACE);
+    let cache = format!("--cache-dir={}", cluster.folder().join("scale").display());
+    let scale = async |name: &str| {
+        let actor = format!("asya/{name}");
+        let all = [
+            "scale",
+            &actor,
+            "--replicas=2",
+            "--namespace",
+            NAMESPACE,
+            &cache,
+        ];
+        cluster.kubectl(&all).await
+    };
+    for (name, mode) in [
+        ("scaled", json!({"workload": {"template": {}}})),
+        (
+            "bound",
+            json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}}),
+        ),
+    ] {
+        let mut actor = json!({
+            "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "metadata": {"name": name}, "spec": mode,
+        });
+        actor["spec"]["transport"] = json!("rabbitmq");
+        api.create(&PostParams::default(), &object(&actor)).await?;
+        let unset = api.get_scale(name).await;
+        assert!(unset.is_err(), "{name}: {unset:?}");
+    }
+    scale("scaled").await?;
+    let scaled = api.get_scale("scaled").await?;
+    assert_eq!(scaled.spec.and_then(|it| it.replicas), Some(2));
+    assert_eq!(
+        api.get("scaled").await?.data["spec"]["workload"]["replicas"],
+        2
+    );
+    let refused = scale("bound").await.unwrap_err().to_string();
+    assert!(refused.contains("workloadRef"), "{refused}");
+    Ok(())
 }
 
 fn actors(client: Client, namespace: &str) -> Api<DynamicObject> {

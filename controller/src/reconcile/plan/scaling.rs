@@ -13,7 +13,9 @@ use crate::reconcile::model::outcome::ScalingWait;
 use crate::record::{
     ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
-use crate::scaling::autoscalers::{Autoscalers, finalizer_deadline, is_keda_hpa_of};
+use crate::scaling::autoscalers::{
+    Autoscalers, CompetingAutoscaler, finalizer_deadline, is_keda_hpa_of,
+};
 
 /// Inputs to [`plan_scaling`].
 pub struct ScalingInputs<'a> {
@@ -141,15 +143,18 @@ fn competing_autoscaler(inputs: &ScalingInputs<'_>) -> Option<Fault> {
         scaled_objects: inputs.scaled_objects,
     };
     let ScaleTarget { kind, name, .. } = inputs.target;
-    autoscalers.competing_autoscaler(inputs.target).map(|other| {
-        Fault::until_change(
-            Reason::RivalAutoscaler,
-            format!(
-                "{other} already scales {kind} {name}, and two autoscalers would conflict; delete it, or set \
-                 scaling.enabled of this actor to false"
-            ),
-        )
-    })
+    let other = autoscalers.competing_autoscaler(inputs.target)?;
+    let hint = match other {
+        CompetingAutoscaler::Hpa(_) => {
+            ", and scale the workload to at least 1 if it has no pods: an HPA does not start the first one"
+        }
+        CompetingAutoscaler::ScaledObject(_) => "",
+    };
+    let text = format!(
+        "{other} already scales {kind} {name}, and two autoscalers would conflict; delete it, or set scaling.enabled \
+         of this actor to false{hint}"
+    );
+    Some(Fault::until_change(Reason::RivalAutoscaler, text))
 }
 
 /// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).

@@ -5,7 +5,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::StandaloneOutcome;
 use crate::record::ScaleTarget;
-use crate::scaling::autoscalers::Autoscalers;
+use crate::scaling::autoscalers::{Autoscalers, CompetingAutoscaler};
 use crate::scaling::ready::ScalingReady;
 
 /// Condition `ScalingReady`; `None` if there is no such autoscaler. The number of pods is left to that autoscaler,
@@ -27,6 +27,14 @@ pub(super) fn other_autoscaler_condition(
         autoscalers.competing_autoscaler(&ScaleTarget::workload(standalone.kind, name))?;
     let workload = outcome.workload.as_ref()?;
     let kind = workload.kind.name();
+    let stays_empty = workload.desired == 0 && matches!(autoscaler, CompetingAutoscaler::Hpa(_));
+    let hint = if stays_empty {
+        format!(
+            ". It has no pods, and an HPA does not start the first one: scale {kind} {name} to at least 1"
+        )
+    } else {
+        String::new()
+    };
     let desired = observed.desired.as_ref().ok()?;
     let replicas = desired.spec.workload.as_ref().and_then(|it| it.replicas);
     let condition = match replicas {
@@ -35,7 +43,7 @@ pub(super) fn other_autoscaler_condition(
             Reason::RivalAutoscaler,
             format!(
                 "{autoscaler} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete \
-                 {autoscaler}, or remove spec.workload.replicas to leave the number of pods to it"
+                 {autoscaler}, or remove spec.workload.replicas to leave the number of pods to it{hint}"
             ),
         ),
         None => ConditionValue::new(
@@ -43,7 +51,7 @@ pub(super) fn other_autoscaler_condition(
             Reason::ScaledByOther,
             format!(
                 "{autoscaler} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, \
-                 delete {autoscaler} and set spec.workload.replicas, or set spec.scaling.enabled to true"
+                 delete {autoscaler} and set spec.workload.replicas, or set spec.scaling.enabled to true{hint}"
             ),
         ),
     };

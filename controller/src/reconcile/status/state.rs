@@ -219,7 +219,11 @@ fn pods_row(
     match failure {
         // Row 8: scaled to zero by the queue.
         _ if is_scaled_by_us(inputs) && desired == 0 && inputs.pods.existing == 0 => {
-            let text = "scaled to zero; messages in the queue start pods";
+            let text = if inputs.scaling.is_some_and(|it| it.starts_pods) {
+                "scaled to zero; messages in the queue start pods"
+            } else {
+                "scaled to zero; no message starts a pod, as condition ScalingReady says"
+            };
             decision(State::Napping, true, Reason::ScaledToZero, text)
         }
         // Row 9: some pods fail.

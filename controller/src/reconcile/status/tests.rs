@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::resolve::GroupKind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::json;
@@ -319,6 +320,13 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
         None,
         "all pods are ready"
     );
+    observed.previous.progressing_since = Some(Time(at("2026-01-01T01:05:00Z")));
+    assert_eq!(
+        since(&status_at(&observed, 1, second)),
+        Some(at(second)),
+        "SAFE-43"
+    );
+    observed.previous.progressing_since = Some(Time(at(first)));
     observed.previous.observed_generation = Some(1);
     assert_eq!(
         since(&status_at(&observed, 1, second)),

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{KedaReady, ScaledObjectRecord};
+use super::{KedaReady, ScaledObjectRecord, ScalingPause};
 use crate::record::{Enqueue, Key, Projected};
 
 fn decode(object: &Value) -> ScaledObjectRecord {
@@ -48,7 +48,10 @@ fn record_holds_target_hpa_and_owned_fields() {
     assert_eq!(record.hpa_name.as_deref(), Some("keda-hpa-a"));
     assert_eq!(record.last_applied.hash.as_deref(), Some("h"));
     assert!(record.last_applied.fingerprint.is_some());
-    assert_eq!((record.ready, record.paused), (KedaReady::True, false));
+    assert_eq!(
+        (record.ready, record.pause),
+        (KedaReady::True, ScalingPause::None)
+    );
 }
 
 /// KEDA writes these fields every time it polls the queue (KEDA-11).
@@ -151,16 +154,34 @@ fn pause_annotations_are_parsed_as_keda_does() {
     let paused = |annotations: Value| {
         let mut object = own();
         object["metadata"]["annotations"] = annotations;
-        decode(&object).paused
+        decode(&object).pause
     };
     for pausing in [
         json!({"autoscaling.keda.sh/paused": "true"}),
         json!({"autoscaling.keda.sh/paused": ""}),
         json!({"autoscaling.keda.sh/paused-replicas": "0"}),
     ] {
-        assert!(paused(pausing.clone()), "{pausing}");
+        assert_eq!(paused(pausing.clone()), ScalingPause::All, "{pausing}");
     }
-    assert!(!paused(json!({"autoscaling.keda.sh/paused": "False"})));
+    let running = json!({"autoscaling.keda.sh/paused": "False"});
+    assert_eq!(paused(running), ScalingPause::None);
+}
+
+/// KEDA-7: KEDA 2.16 does not know this annotation, and reports no pause.
+#[test]
+fn pause_of_scaling_out_counts_if_keda_reports_it() {
+    let name = "autoscaling.keda.sh/paused-scale-out";
+    for (value, reported, expected) in [
+        ("true", "True", ScalingPause::ScaleOut),
+        ("true", "False", ScalingPause::None),
+        ("false", "True", ScalingPause::None),
+    ] {
+        let mut object = own();
+        object["metadata"]["annotations"] = json!({name: value});
+        let conditions = json!([{"type": "Paused", "status": reported}]);
+        object["status"]["conditions"] = conditions;
+        assert_eq!(decode(&object).pause, expected, "{value} {reported}");
+    }
 }
 
 #[test]

@@ -223,20 +223,23 @@ fn condition_is_unknown_until_the_scaled_object_exists() {
 /// KEDA-7: paused by the user, so not a failure.
 #[test]
 fn pause_is_reported_and_counts_as_ready() {
-    let mut object = keda_reports("True");
-    object["metadata"] = json!({"annotations": {"autoscaling.keda.sh/paused": "true"}});
-    let ready = scaling_ready(
-        None,
-        Some(&scaled_object(&object)),
-        None,
-        None,
-        None,
-        at(NOW),
-    );
-    assert!(ready.condition.is_true());
-    assert!(
-        ready.condition.message.contains("paused"),
-        "{}",
-        ready.condition.message
-    );
+    for (annotation, expected) in [
+        ("paused", "KEDA does not scale"),
+        ("paused-scale-out", "KEDA adds no pods"),
+    ] {
+        let mut object = keda_reports("True");
+        let name = format!("autoscaling.keda.sh/{annotation}");
+        object["metadata"] = json!({"annotations": {name: "true"}});
+        let paused = json!({"type": "Paused", "status": "True"});
+        let conditions = object["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(paused);
+        let object = scaled_object(&object);
+        let ready = scaling_ready(None, Some(&object), None, None, None, at(NOW));
+        assert_eq!(
+            (ready.condition.is_true(), ready.starts_pods),
+            (true, false)
+        );
+        let message = &ready.condition.message;
+        assert!(message.ends_with(expected), "{message}");
+    }
 }

@@ -324,6 +324,12 @@ fn competing_autoscaler_is_named_and_blocks_creation() {
             (Reason::RivalAutoscaler, Requeue::AwaitChange)
         );
         assert!(text.starts_with(name), "{text}");
+        let is_hpa = name.starts_with("HorizontalPodAutoscaler");
+        assert_eq!(
+            text.contains("scale the workload to at least 1"),
+            is_hpa,
+            "{text}"
+        );
     }
     let other = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"});
     let fixture = fresh().with(|fixture| {

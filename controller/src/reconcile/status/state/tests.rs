@@ -403,6 +403,25 @@ fn changes() -> Vec<Row> {
 }
 
 /// Rows of an actor that its queue scales.
+/// STA-4: a pause of KEDA is no fault, but nobody must believe that messages start pods.
+#[test]
+fn napping_actor_says_whether_messages_start_pods() {
+    let napping = |starts_pods| {
+        let mut row = pods("scaled to zero", [0, 0, 0, 0]).scaled(YES);
+        if let Some(scaling) = &mut row.scaling {
+            scaling.starts_pods = starts_pods;
+        }
+        let decision = row.decide();
+        (decision.state, decision.workload.unwrap().message)
+    };
+    let (state, text) = napping(true);
+    assert_eq!(state, State::Napping);
+    assert!(text.ends_with("messages in the queue start pods"), "{text}");
+    let (state, text) = napping(false);
+    assert_eq!(state, State::Napping);
+    assert!(text.contains("no message starts a pod"), "{text}");
+}
+
 fn scaled() -> Vec<Row> {
     use Reason as R;
     use State as S;

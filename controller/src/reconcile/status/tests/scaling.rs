@@ -1,5 +1,6 @@
 use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::resolve::GroupKind;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::{active_actor, condition, report, running, with_ready_queue};
@@ -11,7 +12,9 @@ use crate::reconcile::model::outcome::{
     QueueState, ScalingOutcome, StandaloneOutcome, StoppedWorkloads,
 };
 use crate::reconcile::status::common::Report;
-use crate::reconcile::tests::fixtures::{actor, observed, spec};
+use crate::reconcile::tests::fixtures::{
+    actor, deployment, observed, spec, workload as workload_record,
+};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 /// Outcome of a reconcile that observed this `ScaledObject`.
@@ -111,6 +114,34 @@ fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
     );
 }
 
+/// KEDA-10, SAFE-43
+#[test]
+fn clock_that_was_ahead_does_not_hide_missing_metrics() {
+    let enabled = json!({"scaling": {"enabled": true}});
+    let mut observed = observed(&actor(&json!({}), &spec(&enabled), &json!({})));
+    observed.scaling.hpas = vec![hpa(&json!({"status": {"conditions": [{
+        "type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric",
+        "lastTransitionTime": "2025-12-31T00:00:00Z",
+    }]}}))];
+    let ready = json!({"status": {
+        "conditions": [{"type": "Ready", "status": "True"}], "hpaName": "keda-hpa-a",
+    }});
+    for (scaled_at, expected) in [
+        ("2026-01-01T00:01:00Z", "ScaledObjectReady"),
+        ("2026-01-01T00:06:00Z", "ScaledObjectReady"),
+        ("2026-01-01T00:06:01Z", "MetricsUnavailable"),
+    ] {
+        observed.previous = AsyncActorStatus {
+            desired_replicas: Some(3),
+            last_scale_time: Some(Time(scaled_at.parse().unwrap())),
+            ..AsyncActorStatus::default()
+        };
+        let status = report(&observed, scaled(&observed, &ready)).status;
+        let reason = condition(&status, "ScalingReady").1;
+        assert_eq!(reason, expected, "{scaled_at}");
+    }
+}
+
 /// FW-25
 #[test]
 fn inventory_lists_every_child_in_order_until_it_is_deleted() {
@@ -204,7 +235,7 @@ fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
 /// SAFE-25
 #[test]
 fn foreign_autoscaler_is_a_fault_only_if_replicas_are_requested() {
-    let status_with = |template: &serde_json::Value| {
+    let status_with = |template: &serde_json::Value, is_empty: bool| {
         let mut workload = spec(&json!({}))["workload"].clone();
         workload
             .as_object_mut()
@@ -217,9 +248,17 @@ fn foreign_autoscaler_is_a_fault_only_if_replicas_are_requested() {
         ));
         let foreign = json!({"metadata": {"name": "theirs", "ownerReferences": []}});
         observed.scaling.hpas = vec![hpa(&foreign)];
-        report(&observed, running(&observed)).status
+        let mut object = deployment(&observed);
+        if is_empty {
+            object["spec"]["replicas"] = json!(0);
+        }
+        let outcome = StandaloneOutcome {
+            workload: Some(workload_record(&object)),
+            ..running(&observed)
+        };
+        report(&observed, outcome).status
     };
-    let conflicting = status_with(&json!({"replicas": 3}));
+    let conflicting = status_with(&json!({"replicas": 3}), false);
     assert_eq!(
         condition(&conflicting, "ScalingReady"),
         (
@@ -231,9 +270,16 @@ fn foreign_autoscaler_is_a_fault_only_if_replicas_are_requested() {
     assert_eq!(conflicting.status, Some(State::ScalingError));
     assert_eq!(conflicting.ready_summary.as_deref(), Some("2/3"));
 
-    let accepted = status_with(&json!({}));
+    let accepted = status_with(&json!({}), false);
     let (status, reason, text) = condition(&accepted, "ScalingReady");
     assert_eq!((status, reason), ("True", "ScaledByOther"));
-    assert!(text.contains("HorizontalPodAutoscaler theirs"), "{text}");
+    assert!(text.ends_with("set spec.scaling.enabled to true"), "{text}");
     assert_eq!(accepted.status, Some(State::Running));
+
+    // Nobody starts its first pod.
+    for template in [json!({"replicas": 3}), json!({})] {
+        let empty = status_with(&template, true);
+        let text = condition(&empty, "ScalingReady").2;
+        assert!(text.ends_with("scale Deployment a to at least 1"), "{text}");
+    }
 }
