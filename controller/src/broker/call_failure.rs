@@ -15,14 +15,17 @@ pub enum CallFailure {
     Tolerated,
     /// The same, once too often.
     Persistent,
-    /// Nothing is known to be usable, or waiting does not help.
+    /// Nothing is known to be usable, waiting does not help, or the broker has not responded for so long that it was
+    /// not called.
     Definite,
 }
 
 impl CallFailure {
     /// Classifies a failed call, after this many failures in a row of a queue that is `verified` or not.
     pub fn classify(failures: u32, verified: bool, error: &BrokerError) -> Self {
-        if error.is_silent() || (verified && error.not_called_delay().is_some()) {
+        if matches!(error, BrokerError::Outage { .. }) {
+            Self::Definite
+        } else if error.is_silent() || (verified && error.not_called_delay().is_some()) {
             Self::NotCalled
         } else if !verified || !error.is_transient() {
             Self::Definite

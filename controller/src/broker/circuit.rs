@@ -34,8 +34,8 @@ impl Circuit {
     /// another `OPEN_DURATION` unless it gets a response.
     ///
     /// # Errors
-    /// While the circuit is open: the error of the last call if the broker has not recovered for so long that this is
-    /// an outage, else `CircuitOpen` with that error and the time until the circuit closes (QUE-10).
+    /// While the circuit is open: `CircuitOpen` with the error of the last call and the time until the circuit closes,
+    /// or `Outage` if the broker has not recovered for so long that this is one (QUE-10).
     pub fn allow(&mut self, now: Instant) -> Result<(), BrokerError> {
         if let Some((until, error)) = &self.pause
             && now < *until
@@ -89,10 +89,11 @@ impl Circuit {
 }
 
 fn rejection(rounds: u32, error: &BrokerError, wait: Duration) -> BrokerError {
+    let last = Box::new(error.clone());
     if rounds < OUTAGE_THRESHOLD {
-        BrokerError::CircuitOpen(Box::new(error.clone()), wait)
+        BrokerError::CircuitOpen(last, wait)
     } else {
-        error.clone()
+        BrokerError::Outage { last, wait, rounds }
     }
 }
 

@@ -58,6 +58,15 @@ pub enum BrokerError {
     /// Carries that error, which says nothing new about the actor's queue (QUE-10).
     #[error("{0}")]
     CircuitOpen(Box<BrokerError>, Duration),
+    /// Same, after so many trials in a row without a usable answer that this is an outage, which status reports.
+    #[error("{last}")]
+    Outage {
+        last: Box<BrokerError>,
+        /// Time until the next trial.
+        wait: Duration,
+        /// Tells the trials of a client apart: how many rounds without a usable answer there have been.
+        rounds: u32,
+    },
     /// Not called: what the deletion of a queue relies on has changed, or could not be confirmed in time (QUE-30).
     #[error("{0}")]
     Unconfirmed(String),
@@ -70,7 +79,7 @@ impl BrokerError {
     /// The condition's reason, also used as a metric label.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::CircuitOpen(error, _) => error.reason(),
+            Self::CircuitOpen(last, _) | Self::Outage { last, .. } => last.reason(),
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
@@ -89,7 +98,10 @@ impl BrokerError {
     /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
-            Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
+            // An outage may last for hours: trials are made for all, but not every actor waits for each.
+            Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) | Self::Outage { .. } => {
+                Requeue::Backoff
+            }
             Self::CredentialsMissing(_)
             | Self::AuthFailed(_)
             | Self::PrerequisiteMissing(_)
@@ -112,14 +124,18 @@ impl BrokerError {
                 | Self::Throttled(_)
                 | Self::RetryAfter(..)
                 | Self::CircuitOpen(..)
+                | Self::Outage { .. }
         )
     }
 
-    /// The requeue delay when the broker was not called: then this is no answer of it, and counts as no failure.
+    /// The time until the next call may be made when the broker was not called: then this is no answer of it, and
+    /// counts as no failure.
     pub fn not_called_delay(&self) -> Option<Duration> {
         match self {
             Self::TooManyCalls(_) | Self::Unconfirmed(_) => Some(BUSY),
-            Self::TooManyWaiting(_, wait) | Self::CircuitOpen(_, wait) => Some(*wait),
+            Self::TooManyWaiting(_, wait)
+            | Self::CircuitOpen(_, wait)
+            | Self::Outage { wait, .. } => Some(*wait),
             _ => None,
         }
     }
@@ -127,7 +143,8 @@ impl BrokerError {
     /// Whether there is nothing to report: the broker was not called. While its circuit is open, its last answer is
     /// known, and reported.
     pub fn is_silent(&self) -> bool {
-        self.not_called_delay().is_some() && !matches!(self, Self::CircuitOpen(..))
+        let is_rejection = matches!(self, Self::CircuitOpen(..) | Self::Outage { .. });
+        self.not_called_delay().is_some() && !is_rejection
     }
 
     /// The error of an overloaded or broken broker, with the delay that it requests, if any.
@@ -205,6 +222,30 @@ mod tests {
             if let Some(wait) = expected {
                 assert_eq!(error.requeue(), Requeue::After(wait), "{error:?}");
             }
+        }
+    }
+
+    /// QUE-9, QUE-10, QUE-11
+    #[test]
+    fn in_an_outage_the_last_answer_is_reported_word_for_word_although_no_call_was_made() {
+        let wait = Duration::from_secs(9);
+        for last in [
+            BrokerError::Unreachable("no answer".to_owned()),
+            BrokerError::RetryAfter("slow down".to_owned(), wait),
+        ] {
+            let rejected = BrokerError::Outage {
+                last: Box::new(last.clone()),
+                wait,
+                rounds: 3,
+            };
+            assert_eq!(rejected.not_called_delay(), Some(wait));
+            assert!(!rejected.is_silent() && rejected.is_transient());
+            let (fault, expected) = (rejected.fault(), last.fault());
+            assert_eq!(
+                (fault.reason, fault.message),
+                (expected.reason, expected.message)
+            );
+            assert_eq!(fault.requeue, Requeue::Backoff);
         }
     }
 

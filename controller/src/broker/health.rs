@@ -186,7 +186,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(BrokerError::CircuitOpen(..)) => self.failures.suspect(&actor),
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
-                    let is_intolerable = self.failures.record_check(&actor);
+                    let is_intolerable = self.failures.record_check(&actor, &error);
                     self.forget_depth_if(is_intolerable, &actor);
                     // Another check would not change whose queue it is.
                     let is_definite = matches!(error, BrokerError::QueueNameTaken(_));
@@ -279,7 +279,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(error) => {
                     debug!(%actor, %error, "cannot count the messages");
                     if !matches!(error, BrokerError::CircuitOpen(..)) {
-                        let is_intolerable = self.failures.record_count(&actor);
+                        let is_intolerable = self.failures.record_count(&actor, &error);
                         self.forget_depth_if(is_intolerable, &actor);
                     }
                     failing.insert(actor.namespace);

@@ -215,9 +215,8 @@ impl BrokerLimiter {
     /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// The error of the call; `CircuitOpen` or the last error, without a call, while the circuit is open;
-    /// `TooManyCalls` when all call permits are taken and no call completes; and `Unconfirmed` after the deadline of
-    /// the operation.
+    /// The error of the call; `CircuitOpen` or `Outage`, without a call, while the circuit is open; `TooManyCalls` when
+    /// all call permits are taken and no call completes; and `Unconfirmed` after the deadline of the operation.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
@@ -329,10 +328,14 @@ impl BrokerLimiter {
 
 /// Spreads the retries of those that wait for the circuit to close.
 fn with_jitter(error: BrokerError) -> BrokerError {
+    let spread = || RETRY_SPREAD.mul_f64(fastrand::f64());
     match error {
-        BrokerError::CircuitOpen(error, wait) => {
-            BrokerError::CircuitOpen(error, wait + RETRY_SPREAD.mul_f64(fastrand::f64()))
-        }
+        BrokerError::CircuitOpen(last, wait) => BrokerError::CircuitOpen(last, wait + spread()),
+        BrokerError::Outage { last, wait, rounds } => BrokerError::Outage {
+            last,
+            wait: wait + spread(),
+            rounds,
+        },
         error => error,
     }
 }

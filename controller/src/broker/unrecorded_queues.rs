@@ -8,6 +8,7 @@ use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::transport::ActorQueue;
 use parking_lot::Mutex;
 
+use super::BrokerError;
 use crate::record::Key;
 
 /// The queues, by actor.
@@ -28,8 +29,36 @@ struct Unrecorded {
     /// Whether it is the actor's: this process was about to create it, or has found it with the actor's tag. Otherwise
     /// an earlier process may have created it.
     confirmed: bool,
-    /// How often its broker has failed when asked about it.
-    failures: u32,
+    failures: Failures,
+}
+
+/// How often the broker of a queue has failed to answer.
+#[derive(Debug, Default)]
+struct Failures {
+    calls: u32,
+    /// The trial of the broker that failed last, as far as it is known; none since a call of the actor's own failed,
+    /// which may have been that trial.
+    trial: Option<u32>,
+}
+
+impl Failures {
+    /// Counts calls without an answer. While the circuit is open, none is made (QUE-9); but in an outage, the trials
+    /// that other actors make answer for all, so that many of them do not wait for three trials each.
+    fn record(&mut self, error: &BrokerError) -> u32 {
+        let is_call = match error {
+            BrokerError::Outage { rounds, .. } => {
+                let last = self.trial.replace(*rounds);
+                last.is_some_and(|last| last != *rounds)
+            }
+            error if error.not_called_delay().is_some() => false,
+            _ => {
+                self.trial = None;
+                true
+            }
+        };
+        self.calls = self.calls.saturating_add(u32::from(is_call));
+        self.calls
+    }
 }
 
 impl UnrecordedQueues {
@@ -42,7 +71,7 @@ impl UnrecordedQueues {
             status,
             created,
             confirmed: true,
-            failures: 0,
+            failures: Failures::default(),
         });
     }
 
@@ -67,7 +96,7 @@ impl UnrecordedQueues {
                 status,
                 created,
                 confirmed: false,
-                failures: 0,
+                failures: Failures::default(),
             });
         }
     }
@@ -91,15 +120,12 @@ impl UnrecordedQueues {
         }
     }
 
-    /// Records that a queue's broker has failed; returns how often it has.
-    pub fn record_failure(&self, actor: &Key, queue: &QueueStatus) -> u32 {
+    /// Records an error of a queue's broker; returns how many calls it has failed to answer.
+    pub fn record_failure(&self, actor: &Key, queue: &QueueStatus, error: &BrokerError) -> u32 {
         let mut inner = self.0.lock();
         let queues = inner.queues.get_mut(actor).into_iter().flatten();
         let unrecorded = queues.filter(|it| it.status.is_same_queue(queue)).last();
-        unrecorded.map_or(u32::MAX, |it| {
-            it.failures = it.failures.saturating_add(1);
-            it.failures
-        })
+        unrecorded.map_or(u32::MAX, |it| it.failures.record(error))
     }
 
     fn matching(&self, actor: &Key, matches: impl Fn(&Unrecorded) -> bool) -> Vec<QueueStatus> {
@@ -147,11 +173,14 @@ impl UnrecordedQueues {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use asya_shared::api::{AsyncActorStatus, EffectiveTimeout, QueueStatus};
     use asya_shared::config::QueueNames;
     use asya_shared::transport::ActorQueue;
 
-    use super::UnrecordedQueues;
+    use super::{Failures, UnrecordedQueues};
+    use crate::broker::BrokerError;
     use crate::record::Key;
 
     fn queue(transport: &str) -> QueueStatus {
@@ -237,5 +266,31 @@ mod tests {
         unrecorded.forget(&key);
         unrecorded.add_maybe_created(&key, possible);
         assert_eq!(unrecorded.maybe_created_by(&key).len(), 3);
+    }
+
+    /// QUE-13, QUE-9: what the open circuit returns is no call. In an outage, the trials of other actors count.
+    #[test]
+    fn only_calls_that_were_made_count_as_failures_of_the_broker() {
+        let silent = || BrokerError::Unreachable("no answer".to_owned());
+        let wait = Duration::from_secs(30);
+        let open = || BrokerError::CircuitOpen(Box::new(silent()), wait);
+        let busy = || BrokerError::TooManyCalls("later".to_owned());
+        let outage = |rounds| BrokerError::Outage {
+            last: Box::new(silent()),
+            wait,
+            rounds,
+        };
+        for (case, errors, expected) in [
+            ("own calls", vec![silent(), silent(), silent()], 3),
+            ("open", vec![open(), busy(), open()], 0),
+            ("one trial", vec![outage(3), outage(3), outage(3)], 0),
+            ("trials of others", vec![outage(3), outage(4), outage(7)], 2),
+            ("own trial", vec![outage(3), silent(), outage(4)], 1),
+            ("both", vec![silent(), outage(3), outage(4), outage(4)], 2),
+        ] {
+            let mut failures = Failures::default();
+            let counted = errors.iter().map(|error| failures.record(error)).last();
+            assert_eq!(counted, Some(expected), "{case}");
+        }
     }
 }

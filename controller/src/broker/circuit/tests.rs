@@ -121,11 +121,35 @@ fn run(case: &str, steps: Vec<Step>) {
                 assert_eq!(*last, error, "{case}, step {index}");
                 assert!(!wait.is_zero() && wait <= OPEN_DURATION, "{wait:?}");
             }
-            Down => assert_eq!(
-                circuit.allow(now),
-                Err(error.clone()),
-                "{case}, step {index}"
-            ),
+            Down => {
+                let Err(BrokerError::Outage { last, wait, .. }) = circuit.allow(now) else {
+                    panic!("{case}, step {index}");
+                };
+                assert_eq!(*last, error, "{case}, step {index}");
+                assert!(!wait.is_zero() && wait <= OPEN_DURATION, "{wait:?}");
+            }
         }
     }
+}
+
+/// QUE-13
+#[test]
+fn each_failed_trial_of_an_outage_is_a_round_of_its_own() {
+    let (mut circuit, mut now) = (Circuit::default(), Instant::now());
+    let error = BrokerError::Unreachable("no response".to_owned());
+    for _ in 0..FAILURE_THRESHOLD {
+        circuit.record_failure(now, &error);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..5 {
+        for _ in 0..3 {
+            if let Err(BrokerError::Outage { rounds, .. }) = circuit.allow(now) {
+                seen.push(rounds);
+            }
+        }
+        now += OPEN_DURATION;
+        assert_eq!(circuit.allow(now), Ok(()));
+        circuit.record_failure(now, &error);
+    }
+    assert_eq!(seen, [3, 3, 3, 4, 4, 4, 5, 5, 5]);
 }

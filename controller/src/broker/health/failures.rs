@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
+use crate::broker::BrokerError;
 use crate::record::Key;
 
 /// Failures in a row after which counts are removed and actors ask the broker themselves.
@@ -28,18 +29,22 @@ struct Failure {
 
 impl CheckFailures {
     /// Records a failed check. Returns whether the failures are no longer tolerated.
-    pub fn record_check(&self, actor: &Key) -> bool {
-        self.record(actor, |failure| &mut failure.checks)
+    pub fn record_check(&self, actor: &Key, error: &BrokerError) -> bool {
+        self.record(actor, error, |failure| &mut failure.checks)
     }
 
     /// Records a failed count. Returns whether the failures are no longer tolerated.
-    pub fn record_count(&self, actor: &Key) -> bool {
-        self.record(actor, |failure| &mut failure.counts)
+    pub fn record_count(&self, actor: &Key, error: &BrokerError) -> bool {
+        self.record(actor, error, |failure| &mut failure.counts)
     }
 
-    fn record(&self, actor: &Key, kind: fn(&mut Failure) -> &mut u32) -> bool {
+    fn record(&self, actor: &Key, error: &BrokerError, kind: fn(&mut Failure) -> &mut u32) -> bool {
         let mut actors = self.actors.lock();
         let failure = actors.entry(actor.clone()).or_default();
+        // Nothing was read: the trials of the broker have failed, often enough.
+        if matches!(error, BrokerError::Outage { .. }) {
+            return true;
+        }
         let count = kind(failure);
         *count = count.saturating_add(1);
         failure.checks.saturating_add(failure.counts) >= THRESHOLD

@@ -1,3 +1,5 @@
+mod failures;
+
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -86,6 +88,8 @@ struct Brokers {
     fails: AtomicBool,
     /// Whether no request is made after a failure.
     is_open: AtomicBool,
+    /// Whether none is made in an outage.
+    is_down: AtomicBool,
     counted: Mutex<Vec<String>>,
     checks: AtomicUsize,
 }
@@ -94,11 +98,22 @@ fn unreachable() -> BrokerError {
     BrokerError::Unreachable("no response".to_owned())
 }
 
+fn outage() -> BrokerError {
+    BrokerError::Outage {
+        last: Box::new(unreachable()),
+        wait: Duration::from_secs(1),
+        rounds: 3,
+    }
+}
+
 impl Brokers {
     fn observation_of(&self, actor: &str) -> Result<QueueObservation, BrokerError> {
         if self.is_open.load(SeqCst) {
             let (last, wait) = (Box::new(unreachable()), Duration::from_secs(1));
             return Err(BrokerError::CircuitOpen(last, wait));
+        }
+        if self.is_down.load(SeqCst) {
+            return Err(outage());
         }
         if self.fails.load(SeqCst) {
             return Err(unreachable());
@@ -261,107 +276,6 @@ async fn checks_count_all_queues_and_counts_only_those_with_replicas() {
         ["fine", "idle"],
         "the first reading of each"
     );
-}
-
-/// QUE-20, QUE-10: one page that timed out must not make thousands of actors ask the broker and write status.
-#[tokio::test(start_paused = true)]
-async fn one_failed_list_changes_nothing() {
-    let health = health_check(&["a", "b", "c-idle", "other-one"], None, 0, 0);
-    health.check().await;
-    health.source.depth_changes.lock().clear();
-    tokio::time::advance(Duration::from_mins(2)).await;
-    for _ in 0..5 {
-        health.observer.fails.store(true, SeqCst);
-        health.check().await;
-        health.count().await;
-        health.observer.fails.store(false, SeqCst);
-        health.check().await;
-    }
-    assert_eq!(*health.source.rechecks.lock(), []);
-    assert_eq!(*health.source.depth_changes.lock(), [""; 0]);
-    assert_eq!(known(&health), 4);
-}
-
-/// QUE-10, QUE-9
-#[tokio::test(start_paused = true)]
-async fn what_the_open_circuit_returns_is_no_failed_reading() {
-    let health = health_check(&["a", "b-idle"], None, 0, 0);
-    health.check().await;
-    tokio::time::advance(Duration::from_mins(2)).await;
-    health.observer.is_open.store(true, SeqCst);
-    for _ in 0..5 {
-        health.check().await;
-        health.count().await;
-    }
-    assert_eq!(*health.source.rechecks.lock(), []);
-    assert_eq!(known(&health), 2);
-    let before = health.observer.checks.load(SeqCst);
-    health.observer.is_open.store(false, SeqCst);
-    health.repeat().await;
-    health.repeat().await;
-    let repeated = health.observer.checks.load(SeqCst) - before;
-    assert_eq!(repeated, 1, "as soon as possible, but only once");
-}
-
-/// QUE-20, QUE-10
-#[tokio::test(start_paused = true)]
-async fn third_failed_check_in_a_row_removes_counts_and_rechecks_each_actor() {
-    let health = health_check(&["a", "b-idle", "c-paused"], None, 0, 0);
-    health.check().await;
-    health.source.depth_changes.lock().clear();
-    tokio::time::advance(Duration::from_mins(2)).await;
-    health.observer.fails.store(true, SeqCst);
-    for expected in [0, 0, 1, 2] {
-        health.check().await;
-        let unknown = RecheckReason::Unknown(unreachable());
-        let rechecks = health.source.rechecks.lock();
-        assert!(rechecks.iter().all(|(_, reason)| *reason == unknown));
-        let names: Vec<&str> = rechecks.iter().map(|(name, _)| &**name).collect();
-        assert_eq!(names, ["a", "b-idle"].repeat(expected));
-        drop(rechecks);
-        assert_eq!(known(&health), if expected == 0 { 3 } else { 0 });
-    }
-    let removed = health.source.depth_changes.lock();
-    assert_eq!(*removed, ["a", "b-idle", "c-paused"], "once each");
-}
-
-/// QUE-20
-#[tokio::test(start_paused = true)]
-async fn third_failed_count_in_a_row_removes_the_count() {
-    let health = health_check(&["a"], None, 0, 0);
-    health.count().await;
-    tokio::time::advance(Duration::from_mins(2)).await;
-    health.observer.fails.store(true, SeqCst);
-    for expected in [1, 1, 0, 0] {
-        health.count().await;
-        assert_eq!(known(&health), expected);
-    }
-    assert_eq!(health.source.depth_changes.lock().len(), 2);
-    assert_eq!(*health.source.rechecks.lock(), []);
-}
-
-/// QUE-10: neither two long check intervals nor missing counts hide an outage.
-#[tokio::test(start_paused = true)]
-async fn outage_is_found_long_before_the_next_check() {
-    // Without counts, the outage begins at a check. With counts, it is found whenever it begins, also for idle actors.
-    for (count, found_after) in [(0, 440), (30, 140)] {
-        let health = health_check(&["a", "b-idle", "other-one"], None, 300, count);
-        let outage = async {
-            tokio::time::sleep(Duration::from_mins(11)).await;
-            health.observer.fails.store(true, SeqCst);
-            tokio::time::sleep(Duration::from_secs(found_after)).await;
-            let rechecks = health.source.rechecks.lock();
-            let names = rechecks.iter().map(|(name, _)| name.clone());
-            names.collect::<HashSet<_>>().len()
-        };
-        let found = tokio::select! {
-            () = health.run() => 0,
-            found = outage => found,
-        };
-        assert_eq!(found, 3, "counts every {count} s");
-        let checks = health.observer.checks.load(SeqCst);
-        assert!(checks <= 2 * 10, "few repeated checks: {checks}");
-    }
 }
 
 /// QUE-37

@@ -21,7 +21,7 @@ use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueMessages, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
     AfterRemoval, RemovalProgress, after_removal, after_unrecorded_removal, after_untagged_removal,
-    is_failure, is_removable, is_untagged,
+    is_removable, is_untagged,
 };
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
@@ -158,8 +158,8 @@ async fn remove_unrecorded_queue(queues: &ActorQueues<'_>, queue: &QueueStatus) 
         debug!(queue = queue.name, transport = queue.transport, %error, "cannot look up a queue that may exist");
     }
     let failures = match &removed {
-        Err(error) if is_failure(error) => unrecorded.record_failure(key, queue),
-        Ok(_) | Err(_) => 0,
+        Err(error) => unrecorded.record_failure(key, queue, error),
+        Ok(_) => 0,
     };
     let outcome = removed.map(|removal| removal.outcome);
     let progress = after_unrecorded_removal(outcome, failures);

@@ -75,13 +75,8 @@ pub fn after_untagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
 const MAX_FAILURES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Whether the broker failed. It has not if it was not called, as while its circuit is open.
-pub fn is_failure(error: &BrokerError) -> bool {
-    error.not_called_delay().is_none()
-}
-
-/// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how often its broker has
-/// failed, including this time.
+/// Decides for a queue that an earlier process may have created (QUE-13). `failures` is how many calls its broker has
+/// failed to answer, including this one.
 pub fn after_unrecorded_removal(
     removed: Result<DeleteIfEmptyOutcome, BrokerError>,
     failures: u32,
@@ -89,11 +84,8 @@ pub fn after_unrecorded_removal(
     match removed {
         Ok(DeleteIfEmptyOutcome::Recheck(delay)) => RemovalProgress::Recheck(delay),
         Ok(_) => RemovalProgress::Done,
-        Err(error) => match error.not_called_delay() {
-            Some(delay) => RemovalProgress::Recheck(delay),
-            None if failures < MAX_FAILURES => RemovalProgress::Recheck(RETRY_AFTER),
-            None => RemovalProgress::Done,
-        },
+        Err(_) if failures >= MAX_FAILURES => RemovalProgress::Done,
+        Err(error) => RemovalProgress::Recheck(error.not_called_delay().unwrap_or(RETRY_AFTER)),
     }
 }
 
@@ -105,7 +97,7 @@ mod tests {
 
     use super::{
         AfterRemoval, RemovalProgress, after_removal, after_unrecorded_removal,
-        after_untagged_removal, is_failure, is_removable, is_untagged,
+        after_untagged_removal, is_removable, is_untagged,
     };
     use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
@@ -176,7 +168,6 @@ mod tests {
         }
         let after = |failures| {
             let silent = BrokerError::Unreachable("no answer".to_owned());
-            assert!(is_failure(&silent));
             after_unrecorded_removal(Err(silent), failures)
         };
         assert!(matches!(after(1), RemovalProgress::Recheck(_)));
@@ -184,16 +175,21 @@ mod tests {
         assert_eq!(after(3), RemovalProgress::Done);
     }
 
-    /// QUE-13, QUE-9: what the open circuit returns is no answer of the broker.
+    /// QUE-13, QUE-9
     #[test]
-    fn open_circuit_is_no_failure_of_the_broker_of_a_queue_that_may_exist() {
+    fn queue_that_may_exist_is_looked_up_again_at_the_next_trial_of_its_broker() {
         let wait = Duration::from_secs(31);
-        let last = Box::new(BrokerError::Unreachable("no answer".to_owned()));
-        let rejected = BrokerError::CircuitOpen(last, wait);
-        assert!(!is_failure(&rejected));
-        for failures in [0, 1, 9] {
-            let progress = after_unrecorded_removal(Err(rejected.clone()), failures);
-            assert_eq!(progress, RemovalProgress::Recheck(wait), "{failures}");
+        let last = || Box::new(BrokerError::Unreachable("no answer".to_owned()));
+        let outage = BrokerError::Outage {
+            last: last(),
+            wait,
+            rounds: 3,
+        };
+        for rejected in [BrokerError::CircuitOpen(last(), wait), outage] {
+            for failures in [0, 1, 2] {
+                let progress = after_unrecorded_removal(Err(rejected.clone()), failures);
+                assert_eq!(progress, RemovalProgress::Recheck(wait), "{failures}");
+            }
         }
     }
 }
