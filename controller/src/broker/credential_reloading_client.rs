@@ -11,7 +11,7 @@ use super::limiter::CallStage;
 use super::pool::Pool;
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, QueueClient, QueueObservation, ReadyQueue, Untagged,
+    DeletionGuard, QueueClient, QueueId, QueueObservation, ReadyQueue, Untagged,
 };
 
 /// Looks up its client on each call, so that it can be kept across credential changes.
@@ -113,7 +113,7 @@ impl QueueClient for CredentialReloadingClient {
         .boxed()
     }
 
-    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>> {
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<QueueId>> {
         async move {
             self.call(CallStage::Initial, queue, |client, queue| client.id(queue))
                 .await

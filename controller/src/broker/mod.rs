@@ -15,6 +15,7 @@ pub mod http_client;
 pub(crate) mod limiter;
 mod pool;
 pub mod queue_claims;
+mod queue_id;
 mod rabbitmq;
 pub mod retired_queue_schedule;
 mod sqs;
@@ -33,6 +34,7 @@ use tokio::time::Instant;
 pub use brokers::Brokers;
 pub use call_failure::CallFailure;
 pub use error::BrokerError;
+pub use queue_id::{QueueId, RabbitmqQueueId, Sameness};
 
 /// State of an actor's queue at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +179,7 @@ pub trait QueueClient: Send + Sync {
 
     /// Identifies a queue regardless of the transport by which it is reached; `None` if it does not exist or the broker
     /// has no such id (QUE-36).
-    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>>;
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<QueueId>>;
 
     /// Observes many queues with as few calls as the broker allows. Results keep their order.
     fn observe_many<'a>(

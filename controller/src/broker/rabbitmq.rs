@@ -1,6 +1,7 @@
 //! RabbitMQ through its management API (RMQ-2): one HTTP client, no channel state.
 
 mod http;
+mod identity;
 mod lists;
 mod queue_bindings;
 mod removal;
@@ -14,7 +15,6 @@ use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{ActorOwnership, QueueOwner};
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
 use futures::FutureExt;
-use futures::future::ready;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use super::http_client::BuildHttpClient;
 use super::limiter::{BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue, Untagged,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueId, QueueObservation, ReadyQueue, Untagged,
 };
 use http::Api;
 use queue_bindings::{QueueBindings, refuse_owned_by_other};
@@ -348,8 +348,8 @@ impl QueueClient for Rabbitmq {
             .boxed()
     }
 
-    fn id<'a>(&'a self, _: &'a str) -> BrokerResponse<'a, Option<String>> {
-        ready(Ok(None)).boxed()
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<QueueId>> {
+        self.id(queue).boxed()
     }
 
     fn observe_many<'a>(

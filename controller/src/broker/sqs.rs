@@ -25,7 +25,7 @@ use super::http_client::BuildSqsHttpClient;
 use super::limiter::{self, BrokerLimiter, Operation};
 use super::{
     BrokerError, BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome,
-    DeletionGuard, Depth, QueueCheck, QueueClient, QueueObservation, ReadyQueue, Untagged,
+    DeletionGuard, Depth, QueueCheck, QueueClient, QueueId, QueueObservation, ReadyQueue, Untagged,
 };
 
 pub use connect::{Keys, Login};
@@ -160,9 +160,10 @@ impl Sqs {
         })
     }
 
-    async fn id(&self, name: &str) -> Result<Option<String>, BrokerError> {
+    async fn id(&self, name: &str) -> Result<Option<QueueId>, BrokerError> {
         let found = self.attributes(name).await?;
-        Ok(found.and_then(|found| found.queue.unique_arn().map(str::to_owned)))
+        let arn = found.and_then(|found| found.queue.unique_arn().map(str::to_owned));
+        Ok(arn.map(QueueId::Arn))
     }
 
     async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
@@ -411,7 +412,7 @@ impl QueueClient for Sqs {
             .boxed()
     }
 
-    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<String>> {
+    fn id<'a>(&'a self, queue: &'a str) -> BrokerResponse<'a, Option<QueueId>> {
         self.id(queue).boxed()
     }
 

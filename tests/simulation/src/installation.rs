@@ -12,10 +12,13 @@ pub const RELEASE: &str = "asya";
 pub const OPERATOR_NAMESPACE: &str = "asya-system";
 /// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
 pub const BROKERS: [&str; 2] = ["east", "west"];
+/// Another transport of the first one, by another host. No actor uses it.
+const TWIN_BROKER: &str = "east-twin";
 const SERVICE: &str = "asya-webhook";
 
 fn transports() -> Value {
-    let rabbitmq = BROKERS.map(|host| {
+    let hosts = BROKERS.into_iter().chain([TWIN_BROKER]);
+    let rabbitmq = hosts.map(|host| {
         let config = json!({"host": host, "queues": {"autoCreate": true}});
         (
             host.to_owned(),
@@ -26,7 +29,17 @@ fn transports() -> Value {
         .iter()
         .chain([&TWIN])
         .map(|name| ((*name).to_owned(), sqs(name)));
-    json!({"transports": rabbitmq.into_iter().chain(sqs).collect::<Map<_, _>>()})
+    json!({"transports": rabbitmq.chain(sqs).collect::<Map<_, _>>()})
+}
+
+/// The broker to which a host of RabbitMQ leads.
+#[must_use]
+pub fn broker_at(host: &str) -> &str {
+    if host == TWIN_BROKER {
+        BROKERS[0]
+    } else {
+        host
+    }
 }
 
 /// With an endpoint and an access key, no environment of the process matters.

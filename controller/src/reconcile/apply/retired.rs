@@ -11,12 +11,12 @@ use tracing::{debug, info};
 use super::actor_queues::ActorQueues;
 use super::verify_unchanged::PlannedState;
 use crate::broker::health::RecheckReason;
-use crate::broker::{BrokerError, Count, DeleteIfEmptyOutcome, DeletionGuard};
+use crate::broker::{BrokerError, Count, DeleteIfEmptyOutcome, DeletionGuard, Depth, Sameness};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
 use crate::reconcile::plan::retired::{
-    NextCheck, RetiredCheck, RetiredStep, after_check, after_retired_removal,
+    NextCheck, RetiredCheck, RetiredStep, after_check, after_retired_removal, step_without_removal,
 };
 use crate::record::{ActorRecord, Key};
 
@@ -180,10 +180,24 @@ async fn delete_if_empty(
         return Ok(RetiredStep::Keep.into());
     };
     let queues = ActorQueues::new(context, actor, transport, planned);
-    if let Some(current) = current
-        && is_same_at_broker(&queues, queue, current).await?
-    {
-        return Ok(RetiredStep::Forget.into());
+    if let Some(current) = current {
+        let sameness = compare_at_broker(&queues, queue, current).await?;
+        let holds_messages = match sameness {
+            Sameness::Possible => holds_messages(&queues, queue).await?,
+            Sameness::Same | Sameness::Different => false,
+        };
+        if let Some(step) = step_without_removal(sameness, holds_messages) {
+            if step == RetiredStep::Forget && sameness == Sameness::Possible {
+                let (former, present) = (&queue.transport, &current.transport);
+                info!(
+                    queue = queue.name,
+                    former,
+                    present,
+                    "nothing tells the queues of the two transports apart, so none is deleted"
+                );
+            }
+            return Ok(step.into());
+        }
     }
     let unrecorded = context
         .unrecorded_queues
@@ -212,23 +226,36 @@ async fn delete_if_empty(
     })
 }
 
-/// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets, or two
-/// endpoints of one account (QUE-36).
-async fn is_same_at_broker(
+/// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets or two endpoints
+/// of one account, two addresses of one broker (QUE-36).
+async fn compare_at_broker(
     queues: &ActorQueues<'_>,
     queue: &QueueStatus,
     current: &QueueStatus,
-) -> Result<bool, BrokerError> {
+) -> Result<Sameness, BrokerError> {
     let transports = &queues.context.installation.transports;
     let transport = transports.usable(&current.transport).ok();
     let Some(transport) = transport.filter(|_| current.name == queue.name) else {
-        return Ok(false);
+        return Ok(Sameness::Different);
     };
     let Some(id) = queues.client.id(&queue.name).await? else {
-        return Ok(false);
+        return Ok(Sameness::Different);
     };
     let current_queues = ActorQueues::new(queues.context, queues.actor, transport, queues.guard);
-    Ok(current_queues.client.id(&current.name).await? == Some(id))
+    let current_id = current_queues.client.id(&current.name).await?;
+    Ok(current_id.map_or(Sameness::Different, |current| id.compare(&current)))
+}
+
+async fn holds_messages(
+    queues: &ActorQueues<'_>,
+    queue: &QueueStatus,
+) -> Result<bool, BrokerError> {
+    let mut counts = queues
+        .client
+        .depths(std::slice::from_ref(&queue.name))
+        .await;
+    let count = counts.pop().transpose()?;
+    Ok(count != Some(Count::Messages(Depth::default())))
 }
 
 /// Whether neither the queue nor a dead letter queue of it exists: those are created first.

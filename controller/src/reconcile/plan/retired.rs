@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 
-use crate::broker::DeleteIfEmptyOutcome;
+use crate::broker::{DeleteIfEmptyOutcome, Sameness};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::actor_hash;
@@ -107,11 +107,22 @@ pub struct RetiredRemoval {
 /// What follows for a retired queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetiredStep {
-    /// It is deleted, or not the actor's.
+    /// It is deleted, not the actor's, or the actor's present one.
     Forget,
     /// It turned out to be the actor's: keep it as such.
     Confirm,
     Keep,
+}
+
+/// Decides for a retired queue that may be the actor's present one, reached through another transport; `None` if it is
+/// another one, which can be removed. If nothing tells them apart, it must not be deleted. It is forgotten only once it
+/// is empty: if it is another queue after all, status names it until its messages are handled (QUE-36).
+pub fn step_without_removal(sameness: Sameness, holds_messages: bool) -> Option<RetiredStep> {
+    match sameness {
+        Sameness::Different => None,
+        Sameness::Possible if holds_messages => Some(RetiredStep::Keep),
+        Sameness::Same | Sameness::Possible => Some(RetiredStep::Forget),
+    }
 }
 
 /// Decides after an attempt to delete a retired queue, which is `confirmed` as the actor's or may be another's.

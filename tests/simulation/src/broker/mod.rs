@@ -22,7 +22,7 @@ impl Broker {
         if sqs::TRANSPORTS.contains(&transport) {
             Self::Sqs(Sqs::new(transport))
         } else {
-            Self::Rabbitmq(Rabbitmq::default())
+            Self::Rabbitmq(Rabbitmq::new(transport))
         }
     }
 

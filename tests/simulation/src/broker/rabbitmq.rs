@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 /// A broker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rabbitmq {
+    name: String,
     exchanges: BTreeSet<String>,
     /// Its queues.
     pub queues: BTreeMap<String, Queue>,
@@ -40,6 +41,15 @@ fn done(is_new: bool) -> Response {
 }
 
 impl Rabbitmq {
+    /// An empty broker, whose cluster has this name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Answers a request to the management API.
     pub fn answer(&mut self, method: &Method, url: &Url, body: Option<&Value>) -> Response {
         let path: Vec<String> = url
@@ -53,6 +63,7 @@ impl Rabbitmq {
         let empty = Value::Null;
         let body = body.unwrap_or(&empty);
         match (method.as_str(), &*path) {
+            ("GET", ["overview"]) => (200, json!({"cluster_name": self.name})),
             ("GET", ["queues", _]) => self.list(),
             ("GET", ["queues", _, name]) => match self.queues.get(*name) {
                 Some(queue) => (200, queue.shown(name)),
@@ -207,6 +218,7 @@ impl Queue {
     fn shown(&self, name: &str) -> Value {
         let mut shown = self.declaration.clone();
         shown["name"] = name.into();
+        shown["node"] = "rabbit@localhost".into();
         shown["type"] = "classic".into();
         shown["messages_ready"] = self.messages.into();
         shown["messages_unacknowledged"] = 0.into();

@@ -34,7 +34,7 @@ use crate::broker::Broker;
 use crate::broker::rabbitmq::Response;
 use crate::broker::sqs::{TRANSPORTS, TWIN, location};
 use crate::faults::Faults;
-use crate::installation::{BROKERS, OPERATOR_NAMESPACE, RELEASE};
+use crate::installation::{BROKERS, OPERATOR_NAMESPACE, RELEASE, broker_at};
 use crate::process::Process;
 use crate::randomness::{Seed, delay};
 use crate::trace::Trace;
@@ -351,7 +351,7 @@ impl World {
         host: &str,
         (method, url, body): (&Method, &Url, Option<&Value>),
     ) -> Response {
-        let path = url.path();
+        let (path, host) = (url.path(), broker_at(host));
         if *method == Method::GET {
             self.check_reader(process, path);
         } else {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::broker::{
     BrokerResponse, BrokerResponses, Count, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard,
-    QueueClient, QueueObservation, ReadyQueue, Untagged,
+    QueueClient, QueueId, QueueObservation, ReadyQueue, Untagged,
 };
 use crate::reconcile::apply::actor_queues::ActorQueues;
 use crate::reconcile::apply::messages;
@@ -59,7 +59,7 @@ impl QueueClient for Recorder {
         confirmed.map_ok(|_| DeleteIfEmptyOutcome::Deleted).boxed()
     }
 
-    fn id<'a>(&'a self, _: &'a str) -> BrokerResponse<'a, Option<String>> {
+    fn id<'a>(&'a self, _: &'a str) -> BrokerResponse<'a, Option<QueueId>> {
         pending().boxed()
     }
 

@@ -18,12 +18,17 @@ use crate::cluster::fence::Fence;
 use crate::context::Context;
 use crate::reconcile::apply::retired;
 use crate::reconcile::plan::retired::RetiredCheck;
+use crate::reconcile::plan::retired::tests::queue;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, record, spec};
+
+type Location = fn(&str) -> [Value; 2];
 
 /// A broker with classic queue `asya-a`, and the writes that it received.
 struct Broker {
     writes: Mutex<Vec<String>>,
     messages: u64,
+    /// The cluster and the node that the broker at a host names.
+    location: Location,
     /// The actor that the owner tag names.
     tagged_for: Option<&'static str>,
     status: StatusCode,
@@ -34,6 +39,7 @@ impl Default for Broker {
         Self {
             writes: Mutex::default(),
             messages: 0,
+            location: |host| [json!(host), json!(format!("rabbit@{host}"))],
             tagged_for: Some("a"),
             status: StatusCode::OK,
         }
@@ -46,6 +52,7 @@ impl HttpClient for Broker {
         request: HttpRequest<'a>,
     ) -> BoxFuture<'a, Result<HttpResponse, NoResponse>> {
         let path = request.url.path();
+        let [cluster, node] = (self.location)(request.url.host_str().unwrap_or_default());
         let answer = if request.method != Method::GET {
             let write = format!("{} {path}", request.method);
             self.writes.lock().push(write);
@@ -61,9 +68,11 @@ impl HttpClient for Broker {
                 })
             });
             bindings.collect()
+        } else if path.ends_with("/overview") {
+            json!({"cluster_name": cluster})
         } else {
             json!({
-                "name": "asya-a", "type": "classic", "durable": true, "arguments": {}, "consumers": 0,
+                "name": "asya-a", "node": node, "type": "classic", "durable": true, "arguments": {}, "consumers": 0,
                 "messages": self.messages, "messages_ready": self.messages, "messages_unacknowledged": 0,
             })
         };
@@ -208,6 +217,80 @@ async fn queue_that_may_exist_is_changed_by_nothing_but_its_deletion() {
         assert_eq!(
             unrecorded.maybe_created_by(key) == [queue],
             is_kept,
+            "{case}"
+        );
+    }
+}
+
+/// QUE-36: two transports may lead to one broker by different hosts. To delete the queue of a napping actor would lose
+/// what arrives until it is created again.
+#[tokio::test]
+async fn queue_that_nothing_tells_apart_from_the_present_one_is_not_deleted() {
+    let deleted = vec!["DELETE /api/queues/%2F/asya-a".to_owned()];
+    let cases: [(_, Location, _, _, _); 6] = [
+        (
+            "one broker",
+            |_| [json!("one"), json!("rabbit@a")],
+            0,
+            vec![],
+            true,
+        ),
+        (
+            "one broker, with messages",
+            |_| [json!("one"), json!("rabbit@a")],
+            1,
+            vec![],
+            false,
+        ),
+        (
+            "no cluster named",
+            |_| [Value::Null, json!("rabbit@a")],
+            0,
+            vec![],
+            true,
+        ),
+        (
+            "nothing named",
+            |_| [Value::Null, Value::Null],
+            0,
+            vec![],
+            true,
+        ),
+        (
+            "two clusters",
+            |host| [json!(host), json!("rabbit@a")],
+            0,
+            deleted.clone(),
+            true,
+        ),
+        (
+            "two nodes",
+            |host| [Value::Null, json!(host)],
+            0,
+            deleted,
+            true,
+        ),
+    ];
+    for (case, location, messages, writes, is_forgotten) in cases {
+        let broker = Arc::new(Broker {
+            messages,
+            location,
+            ..Broker::default()
+        });
+        let context = context_of(&broker);
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        let planned = RetiredCheck {
+            current: Some(queue("mq")),
+            known_pods: vec![record(&pod())],
+            ..check(queue("other"))
+        };
+        let checked = retired::check(&context, &observed.actor, planned)
+            .await
+            .unwrap();
+        assert_eq!(*broker.writes.lock(), writes, "{case}");
+        assert_eq!(
+            checked.forgettable == [queue("other")],
+            is_forgotten,
             "{case}"
         );
     }
