@@ -216,10 +216,36 @@ impl Sqs {
         let attributes = declaration.attributes_with(arn.as_deref());
         let tags = declaration.tags_with(&self.cluster);
         match self.put(&declaration.name, &attributes, &tags).await? {
-            Some(url) => Ok(ready_queue(&url)),
+            Some(url) => {
+                self.check_created(&declaration, &url).await?;
+                Ok(ready_queue(&url))
+            }
             // Created concurrently with other attributes: compare it again.
             None => self.update(queue).await,
         }
+    }
+
+    /// Checks whose a created queue is: another cluster may have created it at the same moment, and SQS tells neither
+    /// that it existed nor that our tags were ignored. SQS may not find it yet, which says nothing.
+    ///
+    /// # Errors
+    /// `QueueNameTaken` if it belongs to another actor or cluster.
+    async fn check_created(
+        &self,
+        declaration: &QueueDeclaration,
+        url: &str,
+    ) -> Result<(), BrokerError> {
+        let name = &declaration.name;
+        let call = self.sdk.list_queue_tags().queue_url(url).send();
+        let response = self.send(Operation::read("tags"), name, call).await?;
+        let Some(output) = response.done() else {
+            return Ok(());
+        };
+        let created = FoundQueue {
+            tags: output.tags.unwrap_or_default().into_iter().collect(),
+            ..FoundQueue::default()
+        };
+        drift_level(name, declaration.compare(&created, None, &self.cluster)).map(drop)
     }
 
     /// Creates a queue and returns its URL; `None` if one with other attributes exists (SQS-8).

@@ -2,6 +2,7 @@
 
 mod clusters;
 mod contract;
+mod creation;
 mod credentials;
 mod default_chain;
 mod faults;

@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::broker::{Count, DeleteIfEmptyOutcome, Depth, QueueCheck};
 
-type Reply = (u16, Value);
+pub type Reply = (u16, Value);
 
 /// A client of a server that gives this response to `METHOD path?query`.
-async fn client_of_server(
+pub async fn client_of_server(
     respond: impl Fn(&str) -> Reply + Clone + Send + Sync + 'static,
 ) -> (Transport, Arc<dyn QueueClient>) {
     let handler = move |method: Method, uri: Uri| {
