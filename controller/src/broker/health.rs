@@ -187,7 +187,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     let is_intolerable = self.failures.record_check(&actor, &error);
-                    self.forget_depth_if(is_intolerable, &actor);
+                    self.record_failed_reading(&actor, is_intolerable);
                     // Another check would not change whose queue it is.
                     let is_definite = matches!(error, BrokerError::QueueNameTaken(_));
                     if !is_intolerable && !is_definite {
@@ -204,7 +204,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                     if observation.check == QueueCheck::NotFound {
                         self.record_depth(&actor, None);
                     } else {
-                        self.record_known_depth(&actor, observation.depth);
+                        self.record_reading(&actor, observation.depth);
                     }
                     if !unpaused.contains(&actor) {
                         continue;
@@ -267,9 +267,9 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                 self.failures.clear_counts(&actor);
             }
             match count {
-                Ok(Count::Unknown) | Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {
-                }
-                Ok(Count::Messages(depth)) => self.record_known_depth(&actor, Some(depth)),
+                Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
+                Ok(Count::Unknown) => self.record_reading(&actor, None),
+                Ok(Count::Messages(depth)) => self.record_reading(&actor, Some(depth)),
                 Ok(Count::NotFound) => {
                     self.record_depth(&actor, None);
                     if unpaused.contains(&actor) {
@@ -280,7 +280,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
                     debug!(%actor, %error, "cannot count the messages");
                     if !matches!(error, BrokerError::CircuitOpen(..)) {
                         let is_intolerable = self.failures.record_count(&actor, &error);
-                        self.forget_depth_if(is_intolerable, &actor);
+                        self.record_failed_reading(&actor, is_intolerable);
                     }
                     failing.insert(actor.namespace);
                 }
@@ -297,20 +297,24 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
     }
 
     /// Once failures are no longer tolerated, the message count is no longer known.
-    fn forget_depth_if(&self, is_intolerable: bool, actor: &Key) {
-        if is_intolerable {
+    fn record_failed_reading(&self, actor: &Key, is_intolerable: bool) {
+        if self.failures.record_uncounted(actor) || is_intolerable {
             self.record_depth(actor, None);
         }
     }
 
-    /// Ignores a missing count: a broker that has not counted yet, such as right after creation, has not failed.
-    fn record_known_depth(&self, actor: &Key, depth: Option<Depth>) {
-        if depth.is_some() {
+    /// Tolerates a missing count: a broker that has not counted yet, such as right after creation, has not failed. One
+    /// that no longer counts has not either, but what it counted before is no longer known.
+    fn record_reading(&self, actor: &Key, depth: Option<Depth>) {
+        if depth.is_some() || self.failures.record_uncounted(actor) {
             self.record_depth(actor, depth);
         }
     }
 
     fn record_depth(&self, actor: &Key, depth: Option<Depth>) {
+        if depth.is_some() {
+            self.failures.record_counted(actor);
+        }
         if self.depths.record(actor, depth) {
             self.source.enqueue_depth_change(actor);
         }

@@ -15,6 +15,8 @@ const THRESHOLD: u32 = 3;
 #[derive(Default)]
 pub struct CheckFailures {
     actors: Mutex<HashMap<Key, Failure>>,
+    /// Readings in a row without a count, failed or not. One that did not fail is no reason to ask sooner.
+    uncounted: Mutex<HashMap<Key, u32>>,
 }
 
 #[derive(Default)]
@@ -79,6 +81,19 @@ impl CheckFailures {
         }
     }
 
+    /// Records a reading without a count. Returns whether the last count is too old to be reported.
+    pub fn record_uncounted(&self, actor: &Key) -> bool {
+        let mut uncounted = self.uncounted.lock();
+        let readings = uncounted.entry(actor.clone()).or_default();
+        *readings = readings.saturating_add(1);
+        *readings >= THRESHOLD
+    }
+
+    /// Records a count.
+    pub fn record_counted(&self, actor: &Key) {
+        self.uncounted.lock().remove(actor);
+    }
+
     /// Whether any queue could not be read.
     pub fn is_empty(&self) -> bool {
         self.actors.lock().is_empty()
@@ -93,5 +108,6 @@ impl CheckFailures {
     /// Drops all other actors.
     pub fn retain(&self, known: &HashSet<Key>) {
         self.actors.lock().retain(|key, _| known.contains(key));
+        self.uncounted.lock().retain(|key, _| known.contains(key));
     }
 }

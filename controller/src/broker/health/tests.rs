@@ -88,6 +88,8 @@ struct Brokers {
     fails: AtomicBool,
     /// Whether no request is made after a failure.
     is_open: AtomicBool,
+    /// Whether nothing is counted.
+    is_uncounted: AtomicBool,
     /// Whether none is made in an outage.
     is_down: AtomicBool,
     counted: Mutex<Vec<String>>,
@@ -118,7 +120,11 @@ impl Brokers {
         if self.fails.load(SeqCst) {
             return Err(unreachable());
         }
-        observation_of(actor)
+        let mut observation = observation_of(actor)?;
+        if self.is_uncounted.load(SeqCst) {
+            observation.depth = None;
+        }
+        Ok(observation)
     }
 }
 

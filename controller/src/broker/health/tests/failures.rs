@@ -121,3 +121,43 @@ async fn outage_is_found_long_before_the_next_check() {
         assert!(checks <= 2 * 10, "few repeated checks: {checks}");
     }
 }
+
+/// QUE-20: what the broker no longer counts is not reported for ever.
+#[tokio::test(start_paused = true)]
+async fn third_reading_in_a_row_without_a_count_removes_the_count() {
+    let health = health_check(&["a", "b-idle"], None, 0, 0);
+    let advance = || tokio::time::advance(Duration::from_mins(2));
+    health.check().await;
+    advance().await;
+    let uncounted = |is_uncounted| health.observer.is_uncounted.store(is_uncounted, SeqCst);
+    for _ in 0..3 {
+        uncounted(true);
+        health.count().await;
+        health.check().await;
+        assert_eq!(known(&health), 2, "not in a row");
+        uncounted(false);
+        health.check().await;
+    }
+    uncounted(true);
+    // A failure is one of them.
+    health.observer.fails.store(true, SeqCst);
+    health.count().await;
+    health.observer.fails.store(false, SeqCst);
+    for (reads_all, expected) in [(false, 2), (true, 1), (true, 1), (true, 0)] {
+        if reads_all {
+            health.check().await;
+        } else {
+            health.count().await;
+        }
+        assert_eq!(known(&health), expected);
+    }
+    assert!(
+        health.failures.is_empty(),
+        "nothing has failed since, so nothing is repeated"
+    );
+    assert_eq!(*health.source.rechecks.lock(), []);
+    advance().await;
+    uncounted(false);
+    health.check().await;
+    assert_eq!(known(&health), 2);
+}
