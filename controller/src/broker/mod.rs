@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{DeletionRefusal, QueueOwner};
+use asya_shared::transport::rabbitmq::KeptSetting;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -63,6 +64,9 @@ pub struct ReadyQueue {
     pub url: Option<String>,
     /// Whether nothing limits the retries of a failing message (Event `DeliveryLimitInactive`).
     pub delivery_limit_inactive: bool,
+    /// Settings of the transport that the queue and its dead letter queue keep from an earlier configuration (Event
+    /// `QueueSettingsKept`).
+    pub kept_settings: Vec<KeptSetting>,
 }
 
 /// Messages in a queue.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use asya_shared::config::RabbitmqConfig;
 use asya_shared::transport::ActorQueue;
 use asya_shared::transport::ownership::{ActorOwnership, QueueOwner};
-use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
+use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, KeptSetting, QueueDeclaration};
 use futures::FutureExt;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -50,6 +50,8 @@ struct TopologyState {
     complete: bool,
     /// Its owner according to its tags.
     ownership: ActorOwnership,
+    /// Settings that its dead letter queue keeps from an earlier configuration.
+    kept_settings: Vec<KeptSetting>,
 }
 
 impl Rabbitmq {
@@ -99,24 +101,30 @@ impl Rabbitmq {
         if !self.config.queues.auto_create {
             return Ok(TopologyState::NONE);
         }
-        let dlq_exists = match &declaration.dlq {
-            Some(dlq) => self.find(&dlq.name).await?.is_some(),
-            None => true,
+        let dlq = match &declaration.dlq {
+            Some(dlq) => self.find(&dlq.name).await?,
+            None => None,
         };
         let bindings = self.queue_bindings(&declaration.name).await?;
-        Ok(self.topology_state(declaration, queue, dlq_exists, &bindings))
+        Ok(self.topology_state(declaration, queue, dlq.as_ref(), &bindings))
     }
 
     fn topology_state(
         &self,
         declaration: &QueueDeclaration,
         queue: &ActorQueue,
-        dlq_exists: bool,
+        found_dlq: Option<&FoundQueue>,
         bindings: &QueueBindings,
     ) -> TopologyState {
         let tag = self.tag_of(&queue.namespace, &queue.actor);
+        let dlq = declaration.dlq.as_ref();
+        let dlq_exists = dlq.is_none() || found_dlq.is_some();
+        let kept_settings = dlq
+            .zip(found_dlq)
+            .map_or_else(Vec::new, |(dlq, found)| dlq.kept_settings(found));
         TopologyState {
             complete: dlq_exists && bindings.has_wanted_routes(declaration),
+            kept_settings,
             ownership: bindings.ownership(&declaration.name, &tag, queue.adopts.as_deref()),
         }
     }
@@ -147,6 +155,12 @@ impl Rabbitmq {
             } => QueueCheck::Ready(ReadyQueue {
                 url: None,
                 delivery_limit_inactive,
+                kept_settings: if may_change {
+                    let own = declaration.kept_settings(found).into_iter();
+                    own.chain(topology.kept_settings.iter().cloned()).collect()
+                } else {
+                    Vec::new()
+                },
             }),
         };
         QueueObservation {
@@ -298,6 +312,7 @@ impl TopologyState {
     const NONE: Self = Self {
         complete: true,
         ownership: ActorOwnership::Ours,
+        kept_settings: Vec::new(),
     };
 }
 

@@ -366,7 +366,7 @@ fn named(attributes: &BTreeMap<&'static str, String>) -> HashMap<QueueAttributeN
 fn ready_queue(url: &str) -> ReadyQueue {
     ReadyQueue {
         url: Some(url.to_owned()),
-        delivery_limit_inactive: false,
+        ..ReadyQueue::default()
     }
 }
 

@@ -34,6 +34,8 @@ described! {
         QueueRetired,
         /// Nothing limits the redeliveries of a failing message.
         DeliveryLimitInactive,
+        /// Settings of the transport have no effect on the actor's queue, which exists with other ones.
+        QueueSettingsKept,
         /// The actor is being deleted, but its queue cannot be deleted.
         QueueDeletionFailed,
         /// Deletion of the actor is blocked while its queue holds messages.
@@ -85,6 +87,7 @@ impl EventReason {
             | Self::RollsGpuPods => EventType::Normal,
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
+            | Self::QueueSettingsKept
             | Self::QueueDeletionFailed
             | Self::QueueNotEmpty
             | Self::MessagesDeleted
@@ -109,7 +112,7 @@ impl EventReason {
         match self {
             Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
             Self::QueueRetired => "RetireQueue",
-            Self::DeliveryLimitInactive => "VerifyQueue",
+            Self::DeliveryLimitInactive | Self::QueueSettingsKept => "VerifyQueue",
             Self::QueueDeletionFailed
             | Self::QueueNotEmpty
             | Self::QueueDraining

@@ -1,10 +1,12 @@
 //! RabbitMQ: names, the sidecar's environment, the queue to declare, and how an existing one differs (RMQ-3 to RMQ-5,
 //! POD-3).
 
+mod kept;
+
 use asya_wire::env as variable;
 use asya_wire::percent;
 use asya_wire::queue::{Naming, PREFIX, route_name};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
@@ -16,11 +18,14 @@ use crate::config::{QueueNames, QueueType, QueuesConfig, RabbitmqConfig};
 use crate::hash;
 use crate::scaling::{self, Trigger, TriggerError, TriggerRequest};
 
+pub use kept::KeptSetting;
+
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
 
 const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
+const MESSAGE_TTL: &str = "x-message-ttl";
 const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Arguments of the queue binding that carries an owner tag, besides [`CLUSTER`].
@@ -87,6 +92,13 @@ pub struct FoundQueue {
     /// The queue's type, also if it is the vhost's default.
     #[serde(default, rename = "type")]
     pub queue_type: Option<String>,
+    /// What policies of the broker set; empty if that was not read.
+    #[serde(
+        default,
+        rename = "effective_policy_definition",
+        deserialize_with = "object_or_empty"
+    )]
+    pub policy: Map<String, Value>,
     /// Ready messages; missing until the broker has collected statistics.
     #[serde(default)]
     pub messages_ready: Option<u64>,
@@ -261,7 +273,7 @@ impl RabbitmqConfig {
         let mut arguments = Map::new();
         if let Some(days) = self.queues.dlq.retention_days {
             let milliseconds = Value::from(u64::from(days) * MILLISECONDS_PER_DAY);
-            arguments.insert("x-message-ttl".to_owned(), milliseconds);
+            arguments.insert(MESSAGE_TTL.to_owned(), milliseconds);
         }
         DlqDeclaration {
             name: name.to_owned(),
@@ -392,6 +404,16 @@ impl Difference {
             let _ = write!(side, "{comma}{key}={value}");
         }
     }
+}
+
+/// RabbitMQ shows an object without fields as an empty list, or as null.
+fn object_or_empty<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    })
 }
 
 fn shown(value: Option<&Value>) -> String {

@@ -168,8 +168,8 @@ impl Rabbitmq {
     ) -> QueueObservation {
         let declaration = self.config.declaration(&queue.names);
         let dlq = declaration.dlq.as_ref();
-        let dlq_exists = dlq.is_none_or(|dlq| listed.contains_key(&dlq.name));
-        let topology = self.topology_state(&declaration, queue, dlq_exists, bindings);
+        let dlq = dlq.and_then(|dlq| listed.get(&dlq.name));
+        let topology = self.topology_state(&declaration, queue, dlq, bindings);
         self.check(&declaration, found, &topology)
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn set_queues(
 ) -> QueueReport {
     let queue = queue_status(observed, outcome);
     let limit_inactive = limit_inactive(observed, outcome, queue.as_ref());
+    let kept_settings = kept_settings(observed, outcome, queue.as_ref());
     (status.queued_messages, status.processing_messages) = messages(observed, outcome);
     let retired = retired::list(observed, queue.as_ref(), &outcome.retired);
     let newly_retired = retired.queues.iter().any(|listed| {
@@ -49,7 +50,7 @@ pub(super) fn set_queues(
         .into_iter()
         .map(|text| NewEvent::new(EventReason::QueueRetired, text))
         .collect();
-    events.extend(limit_inactive);
+    events.extend(limit_inactive.into_iter().chain(kept_settings));
     status.queue = queue;
     status.queue_marked_for_other = marked_for_other(observed, outcome);
     status.retired_queues = retired.queues;
@@ -164,10 +165,7 @@ fn limit_inactive(
 ) -> Option<NewEvent> {
     let queue =
         queue.filter(|_| ready_queue(outcome).is_some_and(|it| it.delivery_limit_inactive))?;
-    let same = |previous: &QueueStatus| {
-        previous.is_same_queue(queue) && previous.verified_hash == queue.verified_hash
-    };
-    if observed.previous.queue.as_ref().is_some_and(same) {
+    if is_known_as(observed, queue) {
         return None;
     }
     let text = format!(
@@ -176,6 +174,34 @@ fn limit_inactive(
         queue.name
     );
     Some(NewEvent::new(EventReason::DeliveryLimitInactive, text))
+}
+
+/// Reported once per queue and configuration, because it does not change (RMQ-5).
+fn kept_settings(
+    observed: &Observed,
+    outcome: &CommonOutcome,
+    queue: Option<&QueueStatus>,
+) -> Option<NewEvent> {
+    let kept = &ready_queue(outcome)?.kept_settings;
+    if kept.is_empty() || is_known_as(observed, queue?) {
+        return None;
+    }
+    let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    let text = format!(
+        "{}: RabbitMQ cannot change a queue that exists, so it stays as it is, with its messages. A policy at the broker \
+         (delivery-limit, message-ttl) can lower such a value. To raise or remove it, delete that queue at the broker \
+         once it is empty and nothing sends to it; the operator creates it again",
+        kept.join("; ")
+    );
+    Some(NewEvent::new(EventReason::QueueSettingsKept, text))
+}
+
+/// Whether the previous status names this queue as verified for the same configuration.
+fn is_known_as(observed: &Observed, queue: &QueueStatus) -> bool {
+    let previous = observed.previous.queue.as_ref();
+    previous.is_some_and(|previous| {
+        previous.is_same_queue(queue) && previous.verified_hash == queue.verified_hash
+    })
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn optional_secret_stays_optional() {
     );
 }
 
-fn declared(queues: &Value) -> QueueDeclaration {
+pub fn declared(queues: &Value) -> QueueDeclaration {
     let (transport, config) = both(&json!({"queues": queues}));
     config.declaration(&transport.names_of("n", "foo"))
 }
@@ -201,7 +201,7 @@ fn rabbitmq_dead_letter_queue_is_durable_and_expires_messages() {
     );
 }
 
-fn found(queue: &Value) -> FoundQueue {
+pub fn found(queue: &Value) -> FoundQueue {
     serde_json::from_value(queue.clone()).unwrap()
 }
 

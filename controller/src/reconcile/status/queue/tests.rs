@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::transport::rabbitmq::KeptSetting;
 use serde_json::{Value, json};
 
 use super::set_queues;
@@ -127,8 +128,8 @@ fn retired_queue_is_listed_reported_and_checked_next() {
 fn classic_queue_without_a_delivery_limit_is_reported_once() {
     let inactive = || {
         after(QueueState::Ready(Some(ReadyQueue {
-            url: None,
             delivery_limit_inactive: true,
+            ..ReadyQueue::default()
         })))
     };
     let first = on("dead", &json!({}));
@@ -150,6 +151,44 @@ fn classic_queue_without_a_delivery_limit_is_reported_once() {
     );
     let limited = after(QueueState::Ready(Some(ReadyQueue::default())));
     assert_eq!(report_queues(&first, &limited).2, []);
+}
+
+/// RMQ-5, OPS-7, QUE-48
+#[test]
+fn settings_that_an_existing_queue_keeps_are_reported_once_with_both_values() {
+    let kept = || {
+        let setting = |queue: &str, setting, argument, desired: &str| KeptSetting {
+            queue: queue.to_owned(),
+            setting,
+            argument,
+            desired: desired.to_owned(),
+            found: "3".to_owned(),
+        };
+        after(QueueState::Ready(Some(ReadyQueue {
+            kept_settings: vec![
+                setting("asya-a", "dlq.maxRetryCount", "x-delivery-limit", "5"),
+                setting("asya-a-dlq", "dlq.retentionDays", "x-message-ttl", "none"),
+            ],
+            ..ReadyQueue::default()
+        })))
+    };
+    let observed = on("dead", &json!({}));
+    let mut status = observed.previous.clone();
+    let report = set_queues(&observed, &kept(), &mut status);
+    let [event] = &*report.events else {
+        panic!("{:?}", report.events)
+    };
+    assert_eq!(event.reason, EventReason::QueueSettingsKept);
+    for part in [
+        "queue asya-a has x-delivery-limit=3, dlq.maxRetryCount of the transport asks for 5",
+        "queue asya-a-dlq has x-message-ttl=3, dlq.retentionDays of the transport asks for none",
+        "once it is empty and nothing sends to it",
+    ] {
+        assert!(event.message.contains(part), "{}", event.message);
+    }
+    assert!(event.message.len() < 1024);
+    let next = on("dead", &serde_json::to_value(&status).unwrap());
+    assert_eq!(report_queues(&next, &kept()).2, []);
 }
 
 /// QUE-3
