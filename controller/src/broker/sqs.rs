@@ -52,6 +52,9 @@ struct Found {
     queue: FoundQueue,
 }
 
+/// Dead letter queues that were read for many queues together, by name.
+type ReadDlqs = HashMap<String, Result<Option<Found>, BrokerError>>;
+
 impl Found {
     fn depth(&self) -> Option<Depth> {
         let count = |name: &str| -> Option<u64> { self.queue.attributes.get(name)?.parse().ok() };
@@ -166,7 +169,12 @@ impl Sqs {
         Ok(arn.map(QueueId::Arn))
     }
 
-    async fn observe_queue(&self, queue: &ActorQueue) -> Result<QueueObservation, BrokerError> {
+    /// Observes a queue, with the dead letter queues that were `read` already.
+    async fn observe_queue(
+        &self,
+        queue: &ActorQueue,
+        read: &ReadDlqs,
+    ) -> Result<QueueObservation, BrokerError> {
         let declaration = self.config.declaration(queue);
         let Some(found) = self.find(&declaration.name).await? else {
             return Ok(QueueObservation {
@@ -174,7 +182,7 @@ impl Sqs {
                 depth: None,
             });
         };
-        let (dlq, arn) = self.observe_dlq(&declaration).await?;
+        let (dlq, arn) = self.observe_dlq(&declaration, read).await?;
         let comparison = declaration.compare(&found.queue, arn.as_deref(), &self.cluster);
         let check = match comparison {
             Comparison::Mismatch { desired, found } => QueueCheck::Mismatch { desired, found },
@@ -194,6 +202,7 @@ impl Sqs {
     async fn observe_dlq(
         &self,
         declaration: &QueueDeclaration,
+        read: &ReadDlqs,
     ) -> Result<(DriftLevel, Option<String>), BrokerError> {
         let Some(dlq) = declaration
             .dlq
@@ -202,12 +211,42 @@ impl Sqs {
         else {
             return Ok((DriftLevel::InSync, None));
         };
-        let Some(found) = self.find(&dlq.name).await? else {
+        let own;
+        let found = match read.get(&dlq.name) {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => return Err(error.clone()),
+            None => {
+                own = self.find(&dlq.name).await?;
+                &own
+            }
+        };
+        let Some(found) = found else {
             return Ok((DriftLevel::Drifted, None));
         };
         let arn = found.queue.arn().map(str::to_owned);
         let level = drift_level(&dlq.name, dlq.compare(&found.queue, &self.cluster))?;
         Ok((level, arn))
+    }
+
+    /// Observes many queues. A dead letter queue that several of them share is read once: AWS allows few reads of tags.
+    async fn observe_all(
+        &self,
+        queues: &[ActorQueue],
+    ) -> Vec<Result<QueueObservation, BrokerError>> {
+        let mut users: BTreeMap<&str, usize> = BTreeMap::new();
+        let is_managed = self.config.queues.auto_create;
+        for dlq in queues.iter().filter_map(|queue| queue.names.dlq.as_deref()) {
+            *users.entry(dlq).or_default() += usize::from(is_managed);
+        }
+        let shared = users.into_iter().filter(|(_, users)| *users > 1);
+        let mut read = ReadDlqs::new();
+        for (name, _) in shared {
+            read.insert(name.to_owned(), self.find(name).await);
+        }
+        let observations = queues
+            .iter()
+            .map(|queue| self.observe_queue(queue, &read).boxed());
+        limiter::run_limited(observations.collect()).await
     }
 
     async fn create(&self, queue: &ActorQueue) -> Result<ReadyQueue, BrokerError> {
@@ -406,7 +445,7 @@ fn existence_unknown(queue: &str) -> BrokerError {
 
 impl QueueClient for Sqs {
     fn observe<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, QueueObservation> {
-        self.observe_queue(queue).boxed()
+        async move { self.observe_queue(queue, &ReadDlqs::new()).await }.boxed()
     }
 
     fn create<'a>(&'a self, queue: &'a ActorQueue) -> BrokerResponse<'a, ReadyQueue> {
@@ -446,7 +485,7 @@ impl QueueClient for Sqs {
         &'a self,
         queues: &'a [ActorQueue],
     ) -> BrokerResponses<'a, QueueObservation> {
-        limiter::run_limited(queues.iter().map(|queue| self.observe(queue)).collect()).boxed()
+        self.observe_all(queues).boxed()
     }
 
     fn depths<'a>(&'a self, queues: &'a [String]) -> BrokerResponses<'a, Count> {

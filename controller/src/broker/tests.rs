@@ -10,6 +10,7 @@ mod isolation;
 mod pool;
 mod rabbitmq;
 mod reasons;
+mod shared_dlq;
 mod sqs;
 
 use std::sync::Arc;
