@@ -11,7 +11,8 @@ pub enum QueueId {
     Rabbitmq(RabbitmqQueueId),
 }
 
-/// What RabbitMQ says of where a queue is. Nothing of it is unique: brokers in different places may have the same names.
+/// What RabbitMQ says of where a queue is. Nothing of it is unique: brokers in different places may have the same
+/// names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RabbitmqQueueId {
     /// Name of the broker's cluster, if the broker tells.

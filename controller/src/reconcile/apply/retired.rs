@@ -226,8 +226,8 @@ async fn delete_if_empty(
     })
 }
 
-/// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets or two endpoints
-/// of one account, two addresses of one broker (QUE-36).
+/// Whether a retired queue is the actor's `current` one, reached through another transport: two Secrets or two
+/// endpoints of one account, two addresses of one broker (QUE-36).
 async fn compare_at_broker(
     queues: &ActorQueues<'_>,
     queue: &QueueStatus,

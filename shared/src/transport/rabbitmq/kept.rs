@@ -39,8 +39,7 @@ impl fmt::Display for KeptSetting {
 }
 
 impl QueueDeclaration {
-    /// The settings that an existing queue keeps. One that has no such argument, as it was created without a dead letter
-    /// queue or is a classic queue, is reported otherwise.
+    /// The settings that an existing queue keeps. That a classic queue does not count deliveries is reported otherwise.
     #[must_use]
     pub fn kept_settings(&self, found: &FoundQueue) -> Vec<KeptSetting> {
         let counts_deliveries =
