@@ -110,7 +110,7 @@ async fn scale_subresource_is_the_number_of_replicas(cluster: &Cluster) -> Resul
         2
     );
     let refused = scale("bound").await.unwrap_err().to_string();
-    assert!(refused.contains("workloadRef"), "{refused}");
+    assert!(refused.contains("spec.workload.template"), "{refused}");
     Ok(())
 }
 
