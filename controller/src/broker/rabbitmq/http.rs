@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
 use reqwest::{Method, StatusCode, Url, redirect};
@@ -74,6 +75,20 @@ impl HttpResponse {
         self.status == StatusCode::BAD_REQUEST && is_out_of_range(&self.error_body().error)
     }
 
+    /// How long no request is to be sent, if RabbitMQ or a proxy before it says so.
+    fn requested_pause(&self) -> Option<Duration> {
+        let is_throttled =
+            self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error();
+        self.retry_after.filter(|_| is_throttled)
+    }
+
+    fn throttling(&self) -> String {
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "RabbitMQ is throttling requests".to_owned(),
+            status => format!("RabbitMQ returned HTTP {}", status.as_u16()),
+        }
+    }
+
     /// Returns the reason why RabbitMQ rejected a request.
     pub fn reason(&self) -> String {
         let body = self.error_body();
@@ -143,7 +158,7 @@ impl Api {
         url
     }
 
-    /// Sends one request; a response with any status is `Ok`.
+    /// Sends one request; a response with any status is `Ok`, unless it asks for a pause.
     pub async fn send(
         &self,
         operation: Operation,
@@ -159,7 +174,12 @@ impl Api {
         };
         let call = async {
             let response = self.http.send(request).await;
-            response.map_err(|reason| self.unreachable(reason))
+            let response = response.map_err(|reason| self.unreachable(reason))?;
+            // An error here, so that no call of the transport reaches the broker until then (FW-28).
+            match response.requested_pause() {
+                Some(wait) => Err(BrokerError::RetryAfter(response.throttling(), wait)),
+                None => Ok(response),
+            }
         };
         self.limiter.call(operation, call).await
     }
@@ -253,13 +273,9 @@ impl Api {
                 "RabbitMQ rejects user {username:?}: it needs the right password, the tag management, and permissions \
                  to configure, write and read in vhost {vhost:?}"
             )),
-            StatusCode::TOO_MANY_REQUESTS => {
-                let text = "RabbitMQ is throttling requests".to_owned();
-                BrokerError::throttled(text, response.retry_after)
-            }
+            StatusCode::TOO_MANY_REQUESTS => BrokerError::Throttled(response.throttling()),
             status if status.is_server_error() => {
-                let text = format!("{what}: RabbitMQ returned HTTP {}", status.as_u16());
-                BrokerError::throttled(text, response.retry_after)
+                BrokerError::Throttled(format!("{what}: {}", response.throttling()))
             }
             _ if response.is_absent() => BrokerError::PrerequisiteMissing(format!(
                 "{what}: not found; does vhost {vhost:?} exist at the broker?"

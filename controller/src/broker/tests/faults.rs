@@ -1,5 +1,7 @@
 //! Broker failures that a real broker cannot be forced to show: a small server that always returns the same response.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Stops when dropped.
 struct Server {
     address: String,
+    /// How many it has received.
+    requests: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -42,12 +46,21 @@ async fn responding_with<const N: usize>(
     body: &'static str,
 ) -> Server {
     let status = StatusCode::from_u16(status).unwrap();
-    let respond = move || std::future::ready((status, headers, body).into_response());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let respond = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready((status, headers, body).into_response())
+    };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let routes = Router::new().fallback(respond);
     let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-    Server { address, task }
+    Server {
+        address,
+        requests,
+        task,
+    }
 }
 
 /// Accepts a connection and never responds. While the task waits for the request, paused time stands still.
@@ -62,7 +75,13 @@ async fn silent() -> (Server, JoinHandle<Result<(), RecvTimeoutError>>) {
         std::future::pending::<()>().await;
     });
     let waiting = tokio::task::spawn_blocking(move || requested.recv_timeout(PATIENCE));
-    (Server { address, task }, waiting)
+    let requests = Arc::default();
+    let server = Server {
+        address,
+        requests,
+        task,
+    };
+    (server, waiting)
 }
 
 fn config(kind: &str, address: &str) -> Value {
@@ -285,6 +304,8 @@ async fn retry_after_becomes_the_requeue_delay() {
         let error = observe_error(kind, &server.address).await;
         assert_eq!(name(&error), "RetryAfter", "{kind} {status}: {error}");
         assert_eq!(error.requeue(), Requeue::After(Duration::from_secs(7)));
+        let requests = server.requests.load(Ordering::SeqCst);
+        assert_eq!(requests, 1, "{kind} {status}: none until then");
     }
 }
 
