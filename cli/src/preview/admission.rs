@@ -1,6 +1,6 @@
 //! Whether the API server admits an object, according to a dry run.
 
-use asya_shared::probe::{after_second_rejection, is_quota_rejection};
+use asya_shared::probe::is_quota_rejection;
 use serde::Serialize;
 
 use crate::cluster::ApiFailure;
@@ -89,37 +89,14 @@ impl AdmissionVerdict {
         }
     }
 
-    /// Whether a second dry run, without the pod's own requests, decides: the target has all its pods (`complete`), so
-    /// a replaced pod frees its share of the quota.
-    pub fn needs_second(&self, complete: bool) -> bool {
-        let by_quota = matches!(
-            self,
+    /// The message of a quota that rejects the object.
+    pub fn quota_rejection(&self) -> Option<&str> {
+        match self {
             Self::Rejected {
                 by: RejectedBy::Quota,
-                ..
-            }
-        );
-        complete && by_quota
-    }
-
-    /// The verdict after the second dry run, as the operator's probe judges it (SAFE-7).
-    pub fn after(self, second: Self) -> Self {
-        let Self::Rejected { message: first, .. } = &self else {
-            return self;
-        };
-        let left = match &second {
-            Self::Rejected { message, .. } => after_second_rejection(first, message),
-            Self::Admitted | Self::AdmittedAsReplacement { .. } => None,
-            Self::Unknown { .. } => return second,
-        };
-        match left {
-            None => Self::AdmittedAsReplacement {
-                message: first.clone(),
-            },
-            Some(message) => Self::Rejected {
-                by: RejectedBy::of(message),
-                message: message.to_owned(),
-            },
+                message,
+            } => Some(message),
+            _ => None,
         }
     }
 
@@ -139,13 +116,6 @@ impl AdmissionVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rejected(message: &str) -> AdmissionVerdict {
-        AdmissionVerdict::Rejected {
-            by: RejectedBy::of(message),
-            message: message.to_owned(),
-        }
-    }
 
     #[test]
     fn message_tells_who_rejects() {
@@ -182,41 +152,6 @@ mod tests {
             assert_eq!(RejectedBy::of(message), by, "{message}");
             assert!(crate::catalogue::entry(by.entry()).is_some(), "{by:?}");
         }
-    }
-
-    /// SAFE-7
-    #[test]
-    fn second_dry_run_decides_as_the_operators_probe_does() {
-        let (quota, range) = (
-            "forbidden: exceeded quota: q",
-            "x is forbidden: minimum memory",
-        );
-        let unknown = || AdmissionVerdict::Unknown {
-            message: "gone".to_owned(),
-        };
-        let as_replacement = || AdmissionVerdict::AdmittedAsReplacement {
-            message: quota.to_owned(),
-        };
-        for (first, second, expected) in [
-            (
-                rejected(quota),
-                AdmissionVerdict::Admitted,
-                as_replacement(),
-            ),
-            (rejected(quota), rejected(range), as_replacement()),
-            (
-                rejected(quota),
-                rejected("exceeded quota: r"),
-                rejected("exceeded quota: r"),
-            ),
-            (rejected(quota), unknown(), unknown()),
-        ] {
-            assert!(first.needs_second(true) && !first.needs_second(false));
-            assert_eq!(first.clone().after(second), expected, "{first:?}");
-        }
-        assert!(
-            !rejected(range).needs_second(true) && !AdmissionVerdict::Admitted.needs_second(true)
-        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Dry runs of what the operator would write, and their answers.
 
 use asya_shared::key::Key;
-use asya_shared::probe;
+use asya_shared::probe::{self, Rejection, Replaced, Verdict, unbound_owner};
 use asya_shared::resolve::{GroupKind, controller_of};
 use asya_shared::scaling::{KEDA_GROUP, TriggerError};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,11 +9,11 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::admission::AdmissionVerdict;
+use super::admission::{AdmissionVerdict, RejectedBy};
 use super::change::Change;
 use super::decide::Preview;
 use super::online::Online;
-use super::standalone::{Child, unbound_owner};
+use super::standalone::Child;
 use crate::cluster::{ApiFailure, resource};
 
 impl Online<'_> {
@@ -112,18 +112,47 @@ impl Online<'_> {
             .dry_run_create(&kind, self.namespace, &pod)
             .await;
         let mut verdict = AdmissionVerdict::of(&first);
-        if verdict.needs_second(complete)
+        // A pod that is missing must have room as it is.
+        if complete
+            && let Some(message) = verdict.quota_rejection().map(str::to_owned)
             && let Ok(pod) = serde_json::from_value::<Pod>(pod)
         {
-            let smaller = json!(probe::without_requests(&pod));
-            let second = self
-                .cluster
-                .dry_run_create(&kind, self.namespace, &smaller)
-                .await;
-            verdict = verdict.after(AdmissionVerdict::of(&second));
+            verdict = self.judge_quota(&pod, message).await;
         }
         preview.admission(object, verdict.clone());
         verdict
+    }
+
+    /// Judges a pod that a quota rejects with `message`, as the operator's probe does (SAFE-7).
+    async fn judge_quota(&self, pod: &Pod, message: String) -> AdmissionVerdict {
+        let mut rejection = Rejection::new(message.clone(), Replaced::Pod);
+        loop {
+            let variant = match rejection.verdict() {
+                Verdict::Ask(variant) => variant,
+                Verdict::Admitted => return AdmissionVerdict::AdmittedAsReplacement { message },
+                Verdict::Rejected(reason) => {
+                    return AdmissionVerdict::Rejected {
+                        by: RejectedBy::of(reason),
+                        message: reason.to_owned(),
+                    };
+                }
+            };
+            let pod = json!(variant.of(pod));
+            let kind = resource::<Pod>();
+            let answer = self
+                .cluster
+                .dry_run_create(&kind, self.namespace, &pod)
+                .await;
+            match AdmissionVerdict::of(&answer) {
+                unknown @ AdmissionVerdict::Unknown { .. } => return unknown,
+                AdmissionVerdict::Rejected { message, .. } => {
+                    rejection.record(variant, Some(message));
+                }
+                AdmissionVerdict::Admitted | AdmissionVerdict::AdmittedAsReplacement { .. } => {
+                    rejection.record(variant, None);
+                }
+            }
+        }
     }
 
     /// An object of the namespace; if it cannot be read, the preview says so.

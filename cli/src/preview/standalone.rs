@@ -4,9 +4,9 @@ use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind}
 use asya_shared::config::{QueueNames, Transport};
 use asya_shared::inject::{PodInputs, Replicas, service_account, service_account_name, workload};
 use asya_shared::names::manager;
-use asya_shared::probe::{ProbeMetadata, from_template};
+use asya_shared::probe::{ProbeMetadata, from_template, unbound_owner};
 use asya_shared::scaling::{ScaleTarget, ScalingInputs, TriggerError, scaling_objects};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::installation::Installation;
 
@@ -156,15 +156,6 @@ pub fn pod(own: &OwnWorkload) -> Option<Value> {
         spec.remove("serviceAccount");
     }
     Some(pod)
-}
-
-/// An owner reference to a controller that no actor binds: the webhook leaves its pods unchanged, so a pod can be sent
-/// as it would be after injection.
-pub fn unbound_owner() -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "asya-preview",
-        "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
-    })
 }
 
 #[cfg(test)]

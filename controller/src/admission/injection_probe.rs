@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use asya_shared::backoff::Backoff;
-use asya_shared::probe::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
+use asya_shared::probe::{PROBE_NAME_PREFIX, ProbeMetadata, Replaced, minimal_spec};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -225,7 +225,15 @@ async fn run_probe(client: &Client, binding: &WebhookBinding) -> Result<(), Stri
         actor_uid: &binding.uid,
         actor_hash: binding.hash.as_deref(),
     };
-    match dry_run::run(client, &binding.key.namespace, &pod, expected, true).await {
+    match dry_run::run(
+        client,
+        &binding.key.namespace,
+        &pod,
+        expected,
+        Replaced::Pod,
+    )
+    .await
+    {
         Ok(DryRunOutcome::Admitted) => Ok(()),
         Ok(DryRunOutcome::Failed(failure)) => Err(match failure {
             ProbeFailure::NotCalled(reason) | ProbeFailure::NotInjected(reason) => {

@@ -5,9 +5,7 @@
 
 use asya_shared::inject::bound::InjectedHash;
 use asya_shared::names::annotation;
-use asya_shared::probe::{
-    INJECTED_CONTAINERS, after_second_rejection, is_quota_rejection, without_requests,
-};
+use asya_shared::probe::{INJECTED_CONTAINERS, Rejection, Replaced, Verdict};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -46,9 +44,8 @@ pub struct ExpectedSidecar<'a> {
     pub actor_hash: Option<&'a str>,
 }
 
-/// Dry-runs `pod`. If only a quota rejects it and the target has all its pods (`has_desired_pods`), a second dry run
-/// without requests decides, since a replaced pod frees its share of the quota. While a pod is missing, the quota must
-/// have room for the whole pod.
+/// Dry-runs `pod`, which replaces a pod of the target or not. If a quota rejects it, variants of the pod are dry-run,
+/// too, to see whether the sidecar is the reason.
 ///
 /// # Errors
 /// If the API server fails.
@@ -57,25 +54,30 @@ pub async fn run(
     namespace: &str,
     pod: &Pod,
     expected: ExpectedSidecar<'_>,
-    has_desired_pods: bool,
+    replaced: Replaced,
 ) -> kube::Result<DryRunOutcome> {
-    let first = outcome_of(create_dry_run(client, namespace, pod).await, expected)?;
-    let DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) = &first else {
-        return Ok(first);
+    let reason = match outcome_of(create_dry_run(client, namespace, pod).await, expected)? {
+        DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) => reason,
+        other => return Ok(other),
     };
-    if !is_quota_rejection(reason) || !has_desired_pods {
-        return Ok(first);
-    }
-    let second = create_dry_run(client, namespace, &without_requests(pod)).await;
-    Ok(match outcome_of(second, expected)? {
-        DryRunOutcome::Failed(ProbeFailure::Rejected(other)) => {
-            match after_second_rejection(reason, &other) {
-                None => DryRunOutcome::Admitted,
-                Some(reason) => DryRunOutcome::Failed(ProbeFailure::Rejected(reason.to_owned())),
+    let mut rejection = Rejection::new(reason, replaced);
+    loop {
+        let variant = match rejection.verdict() {
+            Verdict::Ask(variant) => variant,
+            Verdict::Admitted => return Ok(DryRunOutcome::Admitted),
+            Verdict::Rejected(reason) => {
+                let failure = ProbeFailure::Rejected(reason.to_owned());
+                return Ok(DryRunOutcome::Failed(failure));
             }
-        }
-        second => second,
-    })
+        };
+        let response = create_dry_run(client, namespace, &variant.of(pod)).await;
+        let rejected = match outcome_of(response, expected)? {
+            DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) => Some(reason),
+            other if variant.has_sidecar() => return Ok(other),
+            _ => None,
+        };
+        rejection.record(variant, rejected);
+    }
 }
 
 fn outcome_of(

@@ -1,7 +1,9 @@
 //! Labels and owner of a pod that a target's selector and owner rule match, without a pod of the target.
 
+use kube::Resource;
 use serde_json::{Map, Value, json};
 
+use crate::api::AsyncActor;
 use crate::resolve::{
     GroupKind, Integration, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
 };
@@ -11,6 +13,7 @@ pub const PROBE_NAME_PREFIX: &str = "asya-probe-";
 const PLACEHOLDER_HASH: &str = "asyaprobe";
 /// Placeholder where any name is valid.
 const PLACEHOLDER_NAME: &str = "asya-probe";
+const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Labels and owner of a pod that matches a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,10 +51,20 @@ impl ProbeMetadata {
         };
         let owner = json!({
             "apiVersion": api_version, "kind": kind.kind, "name": name,
-            "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
+            "uid": PLACEHOLDER_UID, "controller": true,
         });
         Some(Self { labels, owner })
     }
+}
+
+/// An owner reference to a controller that no actor binds, because no target has pods of this kind: the webhook leaves
+/// a pod with it unchanged.
+#[must_use]
+pub fn unbound_owner() -> Value {
+    json!({
+        "apiVersion": AsyncActor::api_version(&()), "kind": AsyncActor::kind(&()), "name": PLACEHOLDER_NAME, "uid": PLACEHOLDER_UID,
+        "controller": true,
+    })
 }
 
 /// Minimal pod spec. A namespace that enforces Pod Security's `restricted` level admits it, and a `LimitRange` fills in

@@ -4,9 +4,9 @@ mod metadata;
 mod pod;
 mod quota;
 
-pub use metadata::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec};
+pub use metadata::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec, unbound_owner};
 pub use pod::{from_running_pod, from_template, minimal_pod, pod_without_sidecar, unblock_owners};
-pub use quota::{after_second_rejection, is_quota_rejection, without_requests};
+pub use quota::{Rejection, Replaced, Variant, Verdict, is_quota_rejection};
 
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 

@@ -1,5 +1,6 @@
 use asya_shared::api::ModeSpec;
 use asya_shared::validate;
+use serde_json::json;
 
 use super::*;
 use crate::why::testing::installation;

@@ -1,13 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use asya_shared::probe::PROBE_NAME_PREFIX;
+use asya_shared::probe::{PROBE_NAME_PREFIX, Replaced};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{
     DryRunOutcome, ExpectedSidecar, ProbeFailure, run, verify_injected, with_probe_annotation,
-    without_requests,
 };
 
 const EXPECTED: ExpectedSidecar<'_> = ExpectedSidecar {
@@ -105,13 +104,9 @@ fn status(code: u16, message: &str) -> (u16, Value) {
     (code, status)
 }
 
-/// Calls `run` against an API server that returns `full` for the pod as it is and `zeroed` for one without requests.
-/// Returns the outcome and the number of dry runs.
-async fn run_against(
-    full: (u16, Value),
-    zeroed: (u16, Value),
-    complete: bool,
-) -> (DryRunOutcome, usize) {
+/// Calls `run` against an API server that returns the first of `responses` for the pod as it is, the second for one
+/// without requests, and the third for one without the sidecar. Returns the outcome and the number of dry runs.
+async fn run_against(responses: [(u16, Value); 3], replaced: Replaced) -> (DryRunOutcome, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -123,83 +118,103 @@ async fn run_against(
                 .contains("dryRun=All")
         );
         counter.fetch_add(1, Ordering::SeqCst);
-        let full = full.clone();
-        let zeroed = zeroed.clone();
+        let [full, zeroed, bare] = responses.clone();
         async move {
             let body = request.into_body().collect_bytes().await?;
             let pod: Value = serde_json::from_slice(&body)?;
             let requested = &pod["spec"]["containers"][0]["resources"]["requests"]["memory"];
-            let (code, response) = if *requested == "0" { zeroed } else { full };
+            let owner = &pod["metadata"]["ownerReferences"][0]["kind"];
+            let (code, response) = match (requested.as_str(), owner.as_str()) {
+                (Some("0"), Some("ReplicaSet")) => zeroed,
+                (Some("64Gi"), Some("ReplicaSet")) => full,
+                (Some("64Gi"), Some("AsyncActor")) => bare,
+                other => panic!("{other:?}"),
+            };
             let body = kube::client::Body::from(response.to_string().into_bytes());
             let response = http::Response::builder().status(code).body(body)?;
             Ok::<_, tower::BoxError>(response)
         }
     });
     let client = kube::Client::new(service, "default");
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "m", "uid": "u"});
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"generateName": PROBE_NAME_PREFIX},
+        "metadata": {"generateName": PROBE_NAME_PREFIX, "ownerReferences": [owner]},
         "spec": {"containers": [{"name": "model", "resources": {"requests": {"memory": "64Gi"}}}]},
     }))
     .unwrap();
-    let outcome = run(&client, "ns", &pod, EXPECTED, complete).await;
+    let outcome = run(&client, "ns", &pod, EXPECTED, replaced).await;
     (outcome.unwrap(), count.load(Ordering::SeqCst))
+}
+
+fn uninjected(annotations: &Value) -> (u16, Value) {
+    let pod = json!({"metadata": {"name": "p", "annotations": annotations}});
+    (200, pod)
 }
 
 /// SAFE-7
 #[tokio::test]
-async fn exhausted_quota_is_probed_again_without_the_targets_requests() {
-    let exceeded = || {
-        status(
-            403,
-            "pods \"p\" is forbidden: exceeded quota: q, requested: memory=64Gi",
-        )
+async fn exhausted_quota_is_probed_again_to_see_whether_the_sidecar_is_the_reason() {
+    use Replaced::{Nothing, Pod};
+    let exceeded = |what: &str| {
+        let text = format!(
+            "pods \"p\" is forbidden: exceeded quota: q, requested: {what}=1, used: {what}=5, limited: {what}=5"
+        );
+        status(403, &text)
     };
-    let missing = || {
-        status(
-            403,
-            "pods \"p\" is forbidden: failed quota: q: must specify limits.memory for: asya-sidecar",
-        )
-    };
+    let (memory, pods) = (|| exceeded("memory"), || exceeded("pods"));
     let range = || {
-        status(
-            403,
-            "pods \"p\" is forbidden: minimum memory usage per Container is 64Mi",
-        )
+        let text = "pods \"p\" is forbidden: minimum memory usage per Container is 64Mi";
+        status(403, text)
     };
-    let rejected = |response: (u16, Value)| {
-        DryRunOutcome::Failed(ProbeFailure::Rejected(
-            response.1["message"].as_str().unwrap().to_owned(),
-        ))
+    let bare = || uninjected(&json!({}));
+    let admitted = || DryRunOutcome::Admitted;
+    let rejected = |(_, response): (u16, Value)| {
+        let text = response["message"].as_str().unwrap().to_owned();
+        DryRunOutcome::Failed(ProbeFailure::Rejected(text))
     };
-    for (full, zeroed, outcome, times) in [
-        (injected(), injected(), DryRunOutcome::Admitted, 1),
-        (range(), injected(), rejected(range()), 1),
-        (exceeded(), injected(), DryRunOutcome::Admitted, 2),
-        (exceeded(), exceeded(), rejected(exceeded()), 2),
-        // Quotas are evaluated last.
-        (exceeded(), range(), DryRunOutcome::Admitted, 2),
-        (missing(), missing(), rejected(missing()), 2),
-        (missing(), range(), rejected(missing()), 2),
+    for (responses, replaced, expected) in [
+        ([injected(), injected(), bare()], Pod, (admitted(), 1)),
+        ([injected(), injected(), bare()], Nothing, (admitted(), 1)),
+        ([range(), injected(), bare()], Pod, (rejected(range()), 1)),
+        ([memory(), injected(), bare()], Pod, (admitted(), 2)),
+        ([memory(), memory(), bare()], Pod, (rejected(memory()), 2)),
+        ([pods(), pods(), pods()], Pod, (admitted(), 3)),
+        ([pods(), pods(), bare()], Pod, (rejected(pods()), 3)),
+        (
+            [memory(), injected(), bare()],
+            Nothing,
+            (rejected(memory()), 2),
+        ),
+        ([memory(), injected(), memory()], Nothing, (admitted(), 3)),
+        ([pods(), pods(), pods()], Nothing, (admitted(), 3)),
     ] {
-        let case = format!("{full:?} {zeroed:?}");
-        let actual = run_against(full, zeroed, true).await;
-        assert_eq!(actual, (outcome, times), "{case}");
+        let case = format!("{responses:?} {replaced:?}");
+        assert_eq!(run_against(responses, replaced).await, expected, "{case}");
     }
-    // A pod is missing, so the quota must have room for the whole pod.
-    let incomplete = run_against(exceeded(), injected(), false).await;
-    assert_eq!(incomplete, (rejected(exceeded()), 1));
+}
+
+/// SAFE-7: the variant without requests must get the sidecar as well.
+#[tokio::test]
+async fn webhook_that_fails_meanwhile_is_not_taken_for_room_in_the_quota() {
+    let text =
+        "forbidden: exceeded quota: q, requested: memory=1, used: memory=5, limited: memory=5";
+    let bare = || uninjected(&json!({}));
+    let responses = [status(403, text), bare(), bare()];
+    let (outcome, _) = run_against(responses, Replaced::Pod).await;
+    assert!(
+        matches!(outcome, DryRunOutcome::Failed(ProbeFailure::NotCalled(_))),
+        "{outcome:?}"
+    );
 }
 
 /// SAFE-5
 #[tokio::test]
 async fn uncalled_webhook_is_distinguished_from_one_that_skips_the_pod() {
-    let uninjected = |annotations: Value| {
-        (
-            200,
-            json!({"metadata": {"name": "p", "annotations": annotations}}),
-        )
+    let answer = async |first| {
+        let responses = [first, injected(), injected()];
+        run_against(responses, Replaced::Pod).await.0
     };
-    let (outcome, _) = run_against(uninjected(json!({})), injected(), true).await;
+    let outcome = answer(uninjected(&json!({}))).await;
     assert!(
         matches!(outcome, DryRunOutcome::Failed(ProbeFailure::NotCalled(_))),
         "{outcome:?}"
@@ -208,13 +223,13 @@ async fn uncalled_webhook_is_distinguished_from_one_that_skips_the_pod() {
         500,
         "Internal error occurred: failed calling webhook \"r-1.required.inject.asya.sh\": timeout",
     );
-    let (outcome, _) = run_against(failing, injected(), true).await;
+    let outcome = answer(failing).await;
     assert!(
         matches!(outcome, DryRunOutcome::Failed(ProbeFailure::NotCalled(_))),
         "{outcome:?}"
     );
-    let marked = uninjected(json!({"asya.sh/not-injected": "HostNetwork"}));
-    let (outcome, _) = run_against(marked, injected(), true).await;
+    let marked = uninjected(&json!({"asya.sh/not-injected": "HostNetwork"}));
+    let outcome = answer(marked).await;
     assert_eq!(
         outcome,
         DryRunOutcome::Failed(ProbeFailure::NotInjected("HostNetwork".to_owned()))
@@ -227,22 +242,4 @@ fn probe_is_annotated_with_the_actor_uid() {
     let pod = with_probe_annotation(&Pod::default(), "uid-of-a");
     let annotations = pod.metadata.annotations.unwrap();
     assert_eq!(annotations["asya.sh/probe"], "uid-of-a");
-}
-
-/// SAFE-7, SAFE-39
-#[test]
-fn injected_containers_keep_their_limits_when_others_are_zeroed() {
-    let container = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "64Mi"}}});
-    let pod: Pod = serde_json::from_value(json!({"spec": {
-        "containers": [container("model"), container("asya-runtime"), container("asya-sidecar")],
-        "initContainers": [container("load")],
-    }}))
-    .unwrap();
-    let zeroed = serde_json::to_value(without_requests(&pod)).unwrap();
-    let limit = |list: &str, index: usize| {
-        zeroed["spec"][list][index]["resources"]["limits"]["memory"].clone()
-    };
-    let limits = [0, 1, 2].map(|index| limit("containers", index));
-    assert_eq!(limits, ["0", "64Mi", "64Mi"]);
-    assert_eq!(limit("initContainers", 0), "0");
 }

@@ -118,7 +118,7 @@ async fn run_probe(
                 actor_uid: &params.uid,
                 actor_hash: params.actor_hash.as_deref(),
             };
-            dry_run::run(&context.client, &key.namespace, pod, expected, params.has_desired_pods)
+            dry_run::run(&context.client, &key.namespace, pod, expected, params.replaced)
                 .await
                 .map_err(Error::Api)?
         }

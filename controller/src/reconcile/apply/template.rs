@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use asya_shared::names::manager;
+use asya_shared::probe::Replaced;
 use asya_shared::resolve::ObjectRef;
 use serde_json::Value;
 use tracing::debug;
@@ -101,7 +102,7 @@ async fn handoff_wait(context: &Context, actor: &Key, probe: &HandoffProbe) -> O
     };
     let client = &context.client;
     let namespace = &actor.namespace;
-    match dry_run::run(client, namespace, &probe.pod, expected, true).await {
+    match dry_run::run(client, namespace, &probe.pod, expected, Replaced::Pod).await {
         Ok(DryRunOutcome::Admitted) => {
             schedule.record_admitted(actor);
             None
@@ -191,7 +192,7 @@ async fn probe(
         &actor.namespace,
         &pod,
         expected,
-        params.has_desired_pods,
+        params.replaced,
     );
     match outcome.await.map_err(Error::Api)? {
         DryRunOutcome::Admitted => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::inject::bound::ProbeResult;
+use asya_shared::probe::Replaced;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -87,8 +88,8 @@ pub struct ProbeParams {
     pub actor_hash: Option<String>,
     /// A pod of the target; `None` if none can be constructed.
     pub pod: Option<Box<Pod>>,
-    /// The target has all its desired pods, as far as their number is known.
-    pub has_desired_pods: bool,
+    /// What a new pod of the target replaces.
+    pub replaced: Replaced,
     /// Whether the webhook injects the sidecar, according to status.
     pub probe_result: Option<ProbeResult>,
     /// The operator runs with its webhook.
@@ -138,7 +139,6 @@ pub struct FailedProbe {
 
 impl ProbeParams {
     pub fn new(observed: &Observed) -> Self {
-        let has_desired_pods = has_desired_pods(observed);
         let previous = &observed.previous;
         let hash = observed
             .desired_binding()
@@ -151,7 +151,7 @@ impl ProbeParams {
             uid: observed.actor.metadata.uid.clone(),
             actor_hash: actor_hash(hash).map(str::to_owned),
             pod: pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()),
-            has_desired_pods,
+            replaced: replaced(observed),
             probe_result: observed.probe_result(),
             webhook: observed.webhook,
             probe_result_since,
@@ -319,16 +319,30 @@ fn no_webhook() -> RolloutOutcome {
     RolloutOutcome::waiting(Reason::WebhookNotReady, text, Requeue::AwaitChange)
 }
 
-/// Whether the target has all its desired pods, as far as their number is known.
-fn has_desired_pods(observed: &Observed) -> bool {
+/// What a new pod of the target replaces: one of its pods, unless it lacks some.
+fn replaced(observed: &Observed) -> Replaced {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(ObservedBinding::pods);
-    let from_rollout = observed.rollout().map(|it| it.pod_counts.pods.matched);
+    let counts = observed.rollout().map(|it| &it.pod_counts);
+    let from_rollout = counts.map(|it| it.pods.matched);
     let active = from_rollout.or_else(|| pods.map(TargetPods::active_count));
-    let is_short = desired
+    let current = counts.map_or(0, |it| it.current);
+    desired
         .zip(active)
-        .is_some_and(|(desired, active)| active < desired);
-    !is_short
+        .map_or(Replaced::Pod, |(desired, active)| {
+            replaced_by_counts(desired, active, current)
+        })
+}
+
+/// The same for a target with `active` of `desired` pods, of which `current` have the sidecar that a new one gets.
+fn replaced_by_counts(desired: i32, active: i32, current: i32) -> Replaced {
+    if active < desired {
+        Replaced::Nothing
+    } else if active > 0 && current == active {
+        Replaced::SamePod
+    } else {
+        Replaced::Pod
+    }
 }
 
 #[cfg(test)]
@@ -336,11 +350,28 @@ mod tests {
     use std::time::Duration;
 
     use asya_shared::inject::bound::ProbeResult;
+    use asya_shared::probe::Replaced;
     use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-    use super::{ProbeInputs, ProbeParams, ProbeStep, decide};
+    use super::{ProbeInputs, ProbeParams, ProbeStep, decide, replaced_by_counts};
     use crate::binding::dry_run::ProbeFailure;
     use crate::reconcile::model::outcome::ProbeOutcome;
+
+    /// SAFE-7
+    #[test]
+    fn new_pod_replaces_a_pod_of_a_complete_target() {
+        for (desired, active, current, expected) in [
+            (2, 1, 1, Replaced::Nothing),
+            (2, 2, 0, Replaced::Pod),
+            (2, 2, 1, Replaced::Pod),
+            (2, 2, 2, Replaced::SamePod),
+            (2, 3, 3, Replaced::SamePod),
+            (0, 0, 0, Replaced::Pod),
+        ] {
+            let actual = replaced_by_counts(desired, active, current);
+            assert_eq!(actual, expected, "{desired} {active} {current}");
+        }
+    }
 
     /// SAFE-4
     #[test]

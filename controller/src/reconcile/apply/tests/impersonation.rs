@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use asya_shared::probe::Replaced;
 use asya_shared::resolve::{Related, Resolution, RolloutMethod, resolver};
 use serde_json::{Value, json};
 
@@ -152,7 +153,7 @@ async fn pod_templates_are_written_as_the_applier_and_probed_as_the_operator() {
     let hash = observed
         .desired_binding()
         .and_then(|it| it.injected_hash.clone());
-    let inputs = TemplateParams::new(&observed, true);
+    let inputs = TemplateParams::new(&observed, Replaced::Pod);
     let (context, writes) = impersonating(&hash.unwrap());
     serve_deployment(&context);
     let written = template::template(&context, observed.key(), TemplateStep::Apply, inputs);

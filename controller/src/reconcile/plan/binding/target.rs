@@ -36,7 +36,7 @@ pub(super) fn plan_target_steps(
         scale_from_zero: plan_scale_from_zero(observed, scaling, rollout, probe),
         template_params: match template {
             TemplateStep::Apply | TemplateStep::RecordConflict => {
-                TemplateParams::new(observed, probe.params.has_desired_pods)
+                TemplateParams::new(observed, probe.params.replaced)
             }
             _ => None,
         },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asya_shared::api::{Resources, TemplateStatus};
 use asya_shared::inject::bound::{BoundPlan, InjectionReason, strip_injected};
-use asya_shared::probe::{ProbeMetadata, from_template};
+use asya_shared::probe::{ProbeMetadata, Replaced, from_template};
 use asya_shared::resolve::{Integration, ObjectRef};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
@@ -49,14 +49,14 @@ pub struct TemplateParams {
     overwrites_other: bool,
     /// Labels and owner of a pod for the dry run.
     probe_metadata: Option<ProbeMetadata>,
-    /// The target has all its desired pods.
-    pub has_desired_pods: bool,
+    /// What a new pod of the target replaces.
+    pub replaced: Replaced,
     /// The pod template does not have the sidecar yet.
     pub is_first: bool,
 }
 
 impl TemplateParams {
-    pub fn new(observed: &Observed, has_desired_pods: bool) -> Option<Self> {
+    pub fn new(observed: &Observed, replaced: Replaced) -> Option<Self> {
         let bound = observed.desired_binding()?;
         let resolved = observed.resolved()?;
         let actor = &observed.actor;
@@ -77,7 +77,7 @@ impl TemplateParams {
             limits: limits.map(|limits| limits.iter().map(ToString::to_string).collect()),
             overwrites_other: ownership.is_some_and(|it| !it.may_belong_to(&actor.metadata.uid)),
             probe_metadata: ProbeMetadata::of(&target.pods, integration),
-            has_desired_pods,
+            replaced,
             is_first: !is_in_template,
         })
     }
