@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use asya_shared::config::{Settings, TransportsConfig};
-use asya_shared::inject::bound::{InjectionReason, ReviewPath};
+use asya_shared::inject::bound::InjectionReason;
 use asya_shared::key::Key;
 use asya_shared::resolve::IntermediateOwners;
 use asya_shared::review::Actor;
 use serde_json::{Value, json};
 
 use crate::index::{Index, Installation};
-use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::outcome::{ReviewOutcome, ReviewPath, ReviewReason};
 use crate::pod::PodReviewer;
 use crate::review::AdmissionRequest;
 
@@ -76,19 +76,11 @@ impl Webhook {
         }
     }
 
-    /// Reviews the creation of a pod, on the path that serves its actor.
+    /// Reviews the creation of a pod.
     ///
     /// # Errors
     /// If the review itself fails, which a bug of the webhook would be.
     pub fn review(&self, pod: &Value) -> Result<PodReview, String> {
-        let optional = self.review_on(ReviewPath::Optional, pod)?;
-        match optional.reason {
-            InjectionReason::OtherPath => self.review_on(ReviewPath::Required, pod),
-            _ => Ok(optional),
-        }
-    }
-
-    fn review_on(&self, path: ReviewPath, pod: &Value) -> Result<PodReview, String> {
         let body = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
@@ -100,7 +92,7 @@ impl Webhook {
         let body = body.to_string();
         let request =
             AdmissionRequest::read(body.as_bytes()).map_err(|unreadable| unreadable.to_string())?;
-        pod_review(self.reviewer.review(path, &request), pod)
+        pod_review(self.reviewer.review(ReviewPath::Optional, &request), pod)
     }
 }
 

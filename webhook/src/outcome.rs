@@ -1,11 +1,21 @@
 //! Outcomes of reviews, as named in metrics and logs.
 
 use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
-use asya_shared::inject::bound::{InjectionReason, ReviewPath};
+use asya_shared::inject::bound::InjectionReason;
 pub use asya_shared::reason::ReviewReason;
 
 use crate::events::PodEvent;
 use crate::review::{AdmissionRequest, AdmissionResponse};
+
+/// The webhook path that a review came in on, by the failure policy of the webhook entry: it matters only for what
+/// cannot be decided (INJ-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReviewPath {
+    /// `/mutate/pods`, failure policy Ignore.
+    Optional,
+    /// `/mutate/pods/required`, failure policy Fail.
+    Required,
+}
 
 /// The review endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

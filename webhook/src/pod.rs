@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use asya_shared::admission::is_never_injected;
-use asya_shared::inject::bound::{Action, Decision, InjectionReason, PodView, ReviewPath, decide};
+use asya_shared::inject::bound::{Action, Decision, InjectionReason, PodView, decide};
 
 use crate::events::{InvolvedObject, PodEvent, PodEventReason};
 use crate::index::Index;
-use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewPath, ReviewReason};
 use crate::review::{AdmissionRequest, AdmissionResponse, Served};
 
 const SERVED: Served = Served {
@@ -54,7 +54,7 @@ impl PodReviewer {
             return unreadable(endpoint);
         };
         let pod = pod.with_dry_run(request.is_dry_run());
-        let decision = decide(bindings.iter().map(AsRef::as_ref), endpoint, &pod);
+        let decision = decide(bindings.iter().map(AsRef::as_ref), &pod);
         outcome(endpoint, decision, &pod, request.is_dry_run())
     }
 }

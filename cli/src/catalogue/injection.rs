@@ -8,7 +8,6 @@ pub const ENTRIES: &[Entry] = &[
     decided(InjectionReason::NotServed, ADMISSION),
     decided(InjectionReason::Unreadable, ADMISSION),
     decided(InjectionReason::NoActor, ADMISSION),
-    decided(InjectionReason::OtherPath, ADMISSION),
     decided(InjectionReason::ActorDeleting, ADMISSION),
     decided(InjectionReason::NotBoundYet, BINDING),
     decided(InjectionReason::StrategyTemplate, BINDING),

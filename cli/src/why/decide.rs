@@ -3,8 +3,7 @@
 use asya_shared::admission::is_never_injected;
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{
-    Action, BoundActor, Decision, InjectionReason, PodView, ProbeResult, ReviewPath, decide,
-    missing,
+    Action, BoundActor, Decision, InjectionReason, PodView, ProbeResult, decide, missing,
 };
 use asya_shared::resolve::IntermediateOwners;
 use asya_shared::review::{BindingInputs, bound_actor};
@@ -188,7 +187,7 @@ fn by_the_rules(question: &Question<'_>) -> Explanation {
     let Some(pod) = pod else {
         return explained(question, None, InjectionReason::Unreadable, None, &[]);
     };
-    let decision = decision(&bindings, &pod);
+    let decision = decide(&bindings, &pod);
     explained(
         question,
         Some(&pod),
@@ -235,15 +234,6 @@ fn bindings(question: &Question<'_>) -> Vec<BoundActor> {
         }
     }
     bindings
-}
-
-/// The decision on the path that serves the pod's actor.
-fn decision<'a>(bindings: &'a [BoundActor], pod: &PodView<'_>) -> Decision<'a> {
-    let optional = decide(bindings, ReviewPath::Optional, pod);
-    match optional.reason {
-        InjectionReason::OtherPath => decide(bindings, ReviewPath::Required, pod),
-        _ => optional,
-    }
 }
 
 fn explained(
@@ -368,7 +358,7 @@ fn rule_of(reason: InjectionReason) -> usize {
     use InjectionReason as Reason;
     match reason {
         Reason::NotServed | Reason::Unreadable => 1,
-        Reason::NoActor | Reason::OtherPath => 2,
+        Reason::NoActor => 2,
         Reason::ActorDeleting | Reason::NotBoundYet | Reason::StrategyTemplate => 3,
         Reason::ActorUnusable
         | Reason::OptedOut

@@ -19,10 +19,6 @@ explained! {
             "No AsyncActor of the namespace binds the pod: its labels and its controller must both match.",
             Some("Compare the pod with the target of the actor that was meant; pods without a controller are never \
                   bound.");
-        // INJ-2
-        OtherPath:
-            "Another entry of the webhook serves this pod's actor.",
-            None;
         // Row 3 of INJ-1.
         ActorDeleting:
             "The actor is being deleted, so new pods start without its sidecar.",

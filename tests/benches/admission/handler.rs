@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use asya_shared::config::{Settings, TransportsConfig};
-use asya_shared::inject::bound::{Action, ActorInputs, BoundActor, PodView, ReviewPath, decide};
+use asya_shared::inject::bound::{Action, ActorInputs, BoundActor, PodView, decide};
 use asya_shared::validate;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -55,7 +55,7 @@ fn rounds(one: impl Fn() -> Result<usize>) -> Result<Times> {
 fn ours(actor: &BoundActor, body: &str) -> Result<usize> {
     let envelope: Envelope<'_> = serde_json::from_str(body)?;
     let pod = PodView::decode(envelope.request.object.get())?;
-    match decide([actor], ReviewPath::Optional, &pod).action {
+    match decide([actor], &pod).action {
         Action::Inject(patch) => Ok(patch.to_json()?.len()),
         other => Err(Error::Other(format!("not injected: {other:?}"))),
     }

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::inject::bound::ReviewPath;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
@@ -15,7 +14,7 @@ use crate::events::{Events, channel};
 use crate::facts::SharedFacts;
 use crate::index::{Index, LastResponse, follow};
 use crate::metrics::Metrics;
-use crate::outcome::EndpointPath;
+use crate::outcome::{EndpointPath, ReviewPath};
 use crate::pod::PodReviewer;
 use crate::routes::routes;
 use crate::testing::{

@@ -4,11 +4,10 @@ use std::time::Duration;
 use asya_certs::serve::CertificateMetrics;
 use asya_process::metrics::ExposedMetrics;
 use asya_process::serve::Count;
-use asya_shared::inject::bound::ReviewPath;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Metrics, ReviewLabels, ReviewResult};
-use crate::outcome::{EndpointPath, ReviewReason};
+use crate::outcome::{EndpointPath, ReviewPath, ReviewReason};
 
 const DOCS: &str = include_str!("../../../docs/spec/admission.md");
 

@@ -1,13 +1,12 @@
 use std::sync::Arc;
 
-use asya_shared::inject::bound::{InjectionReason, ReviewPath};
+use asya_shared::inject::bound::InjectionReason;
 use serde_json::{Value, json};
 
 use super::PodReviewer;
 use crate::events::PodEventReason;
 use crate::index::Index;
-use crate::outcome::ReviewResult;
-use crate::outcome::{ReviewOutcome, ReviewReason};
+use crate::outcome::{ReviewOutcome, ReviewPath, ReviewReason, ReviewResult};
 use crate::review::AdmissionRequest;
 use crate::testing::{bound, index_actor, installation, pod, pod_review};
 
@@ -115,20 +114,41 @@ fn injection_ignores_user_and_service_account() {
     }
 }
 
-/// INJ-2
+/// INJ-2: after a change of `binding.required`, a pod may arrive by the path of the former webhook entry.
 #[test]
-fn each_path_serves_only_actors_with_its_policy() {
+fn pod_gets_the_sidecar_once_whatever_paths_it_arrives_by() {
     let fixture = Fixture::new();
-    for (path, name) in [
-        (ReviewPath::Required, "mild"),
-        (ReviewPath::Optional, "strict"),
-    ] {
-        let outcome = fixture.create(path, &pod(name));
-        assert_eq!(
-            outcome.reason,
-            ReviewReason::Pod(InjectionReason::OtherPath)
-        );
-        assert!(is_silent(&outcome), "{outcome:?}");
+    let paths = [ReviewPath::Optional, ReviewPath::Required];
+    for (first, second) in [(paths[0], paths[1]), (paths[1], paths[0])] {
+        for name in ["mild", "strict"] {
+            let mut pod = pod(name);
+            let outcome = fixture.create(first, &pod);
+            let injected = ReviewReason::Pod(InjectionReason::Injected);
+            assert_eq!(outcome.reason, injected, "{first:?} {name}");
+            let steps: json_patch::Patch = serde_json::from_value(patch(&outcome)).unwrap();
+            json_patch::patch(&mut pod, &steps).unwrap();
+            let again = fixture.create(second, &pod);
+            let already = ReviewReason::Pod(InjectionReason::AlreadyInjected);
+            assert_eq!(again.reason, already, "{second:?} {name}");
+            assert!(is_silent(&again), "{again:?}");
+        }
+    }
+}
+
+/// INJ-2, SAFE-8: the actor decides whether a pod may start without the sidecar, not the webhook entry that was called.
+#[test]
+fn pod_that_cannot_be_injected_is_denied_on_either_path_only_if_the_sidecar_is_required() {
+    let fixture = Fixture::new();
+    for path in [ReviewPath::Optional, ReviewPath::Required] {
+        for (name, result) in [
+            ("mild", ReviewResult::Patched),
+            ("strict", ReviewResult::Denied),
+        ] {
+            let mut pod = pod(name);
+            pod["spec"]["hostNetwork"] = json!(true);
+            let outcome = fixture.create(path, &pod);
+            assert_eq!(outcome.result(), result, "{path:?} {name}");
+        }
     }
 }
 

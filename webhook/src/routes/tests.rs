@@ -2,7 +2,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asya_process::metrics::ExposedMetrics;
-use asya_shared::inject::bound::ReviewPath;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request as HttpRequest, StatusCode};
@@ -16,7 +15,7 @@ use tower::ServiceExt;
 use super::{MAX_BODY_BYTES, MAX_INLINE_BYTES, ReviewHandler, ReviewServer, routes, routes_of};
 use crate::events::PodEvent;
 use crate::metrics::Metrics;
-use crate::outcome::{EndpointPath, ReviewOutcome, ReviewReason};
+use crate::outcome::{EndpointPath, ReviewOutcome, ReviewPath, ReviewReason};
 use crate::review::AdmissionRequest;
 
 /// Behavior of the test's handler.

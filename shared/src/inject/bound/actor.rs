@@ -4,14 +4,12 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::decision::{InjectionReason, ReviewPath};
+use super::decision::InjectionReason;
 use super::plan::{BoundPlan, PlanInputs};
 use super::probe_result::ProbeResult;
 use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
-use crate::resolve::{
-    IntermediateOwners, PodMatch, has_intermediate_owners, pods_of, pods_with_intermediates,
-};
+use crate::resolve::{IntermediateOwners, PodMatch, pods_of, pods_with_intermediates};
 use crate::validate::{Recorded, Subject, Write, check, joined};
 
 /// A binding, with everything that a review needs.
@@ -29,10 +27,6 @@ pub struct BoundActor {
     pub pods: PodMatch,
     /// Whether its pods must not start without the sidecar.
     pub required: bool,
-    /// Whether the target's controller creates further owners of the pods, as Knative creates Revisions, which its own
-    /// webhook entry may not name yet. The API server then
-    /// sends such pods to the entry of the optional bindings, too (SAFE-32).
-    pub has_intermediate_owners: bool,
     /// Whether a dry run allows injection; only relevant while the binding is in effect.
     pub probe_result: ProbeResult,
     /// Whether, and how, pods are injected.
@@ -109,26 +103,9 @@ impl BoundActor {
                 None => pods_of(binding.target, inputs.resolved),
             },
             required: binding.required,
-            has_intermediate_owners: has_intermediate_owners(binding.target),
             probe_result,
             state,
         })
-    }
-
-    /// The webhook path that serves this actor.
-    #[must_use]
-    pub fn path(&self) -> ReviewPath {
-        if self.required {
-            ReviewPath::Required
-        } else {
-            ReviewPath::Optional
-        }
-    }
-
-    /// Whether this actor handles reviews that come in on this path.
-    #[must_use]
-    pub fn is_served_by(&self, path: ReviewPath) -> bool {
-        path == self.path() || (self.has_intermediate_owners && path == ReviewPath::Optional)
     }
 
     /// The plan, while the binding is in effect.

@@ -12,15 +12,14 @@ use super::restore::{drifted_fields, is_volume};
 use super::spec_conflict::spec_conflict;
 use super::{
     Action, BoundActor, Decision, InjectionReason, JsonPointer, NotInjectable, Patch, PodView,
-    ReviewPath,
 };
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
 /// Decides about the creation of a pod. `actors` are the bindings of its namespace; the caller has already checked the
-/// request, its kind and its namespace (INJ-1, row 1).
+/// request, its kind and its namespace (INJ-1, row 1). The path of the review plays no part: the webhook configurations
+/// may lag behind `binding.required` (INJ-2).
 pub fn decide<'a>(
     actors: impl IntoIterator<Item = &'a BoundActor>,
-    path: ReviewPath,
     pod: &PodView<'_>,
 ) -> Decision<'a> {
     let controller = pod.controller();
@@ -37,14 +36,6 @@ pub fn decide<'a>(
             warnings: Vec::new(),
         };
     };
-    if !actor.is_served_by(path) {
-        return Decision {
-            actor: Some(actor),
-            reason: InjectionReason::OtherPath,
-            action: Action::Allow,
-            warnings: Vec::new(),
-        };
-    }
     let decision = for_actor(actor, pod);
     let mut decision = decision.unwrap_or_else(|obstacle| skip_or_deny(actor, pod, &obstacle));
     if let Some(other) = matching.get(1) {

@@ -60,12 +60,3 @@ pub enum Action {
     /// Reject the pod with this message.
     Deny(String),
 }
-
-/// The webhook path that a review came in on. Each path handles only the actors of its failure policy (INJ-2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReviewPath {
-    /// `/mutate/pods`, failure policy Ignore.
-    Optional,
-    /// `/mutate/pods/required`, failure policy Fail.
-    Required,
-}

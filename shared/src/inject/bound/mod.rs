@@ -25,7 +25,7 @@ mod spec_conflict;
 
 pub use actor::{ActorInputs, BoundActor, InjectionState};
 pub use decide::decide;
-pub use decision::{Action, Decision, InjectionReason, NotInjectable, ReviewPath};
+pub use decision::{Action, Decision, InjectionReason, NotInjectable};
 pub use in_template::strip_injected;
 pub use patch::{JsonPointer, Operation, Patch};
 pub use plan::{BoundPlan, InjectedHash, PlanInputs};

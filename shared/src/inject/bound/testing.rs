@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Action, ActorInputs, BoundActor, Decision, InjectionReason, InjectionState, Patch, PodView,
-    ReviewPath, decide,
+    decide,
 };
 use crate::api::{AsyncActorSpec, EnvVar, InjectionStatus, ResolvedTarget};
 use crate::config::testing::parse;
@@ -110,18 +110,17 @@ pub(crate) fn pod(spec: &Value) -> Value {
     pod
 }
 
-/// Reviews a pod on the path that serves the actor.
+/// Reviews a pod.
 pub(crate) fn review<'a>(actor: &'a BoundActor, pod: &Value) -> Decision<'a> {
-    review_by(actor.path(), [actor], pod)
+    review_by([actor], pod)
 }
 
 pub(crate) fn review_by<'a>(
-    path: ReviewPath,
     actors: impl IntoIterator<Item = &'a BoundActor>,
     pod: &Value,
 ) -> Decision<'a> {
     let raw = pod.to_string();
-    decide(actors, path, &PodView::decode(&raw).unwrap())
+    decide(actors, &PodView::decode(&raw).unwrap())
 }
 
 /// The pod after the patch.

@@ -1,4 +1,4 @@
-use asya_shared::inject::bound::{PodView, ReviewPath, decide};
+use asya_shared::inject::bound::{PodView, decide};
 use asya_shared::key::Key;
 use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
@@ -37,11 +37,7 @@ fn binds(index: &Index, cluster: &str) -> bool {
     .to_string();
     let bindings = index.bindings_in("a");
     let pod = PodView::decode(&pod).unwrap();
-    let decision = decide(
-        bindings.iter().map(AsRef::as_ref),
-        ReviewPath::Optional,
-        &pod,
-    );
+    let decision = decide(bindings.iter().map(AsRef::as_ref), &pod);
     decision.actor.is_some()
 }
 

@@ -7,7 +7,7 @@ use crate::inject::bound::testing::{
     Binding, container, injected, names, patched, pod, review, review_by, reviewed,
 };
 use crate::inject::bound::{
-    Action, BoundActor, InjectionReason, InjectionState, JsonPointer, PodView, ReviewPath, decide,
+    Action, BoundActor, InjectionReason, InjectionState, JsonPointer, PodView, decide,
 };
 
 /// INJ-1, row 2
@@ -276,30 +276,9 @@ fn key_with_slashes_and_tildes_is_one_token() {
     assert!(!annotations.contains_key("asya.sh/not-injected"));
 }
 
-/// INJ-2
-#[test]
-fn each_path_serves_the_actors_of_its_policy() {
-    for binding in [Binding::new(&json!({})), Binding::required()] {
-        let actor = binding.actor();
-        let other = match actor.path() {
-            ReviewPath::Optional => ReviewPath::Required,
-            ReviewPath::Required => ReviewPath::Optional,
-        };
-        let decision = review_by(other, [&actor], &pod(&json!({})));
-        assert_eq!(
-            (decision.reason, decision.action),
-            (InjectionReason::OtherPath, Action::Allow)
-        );
-        assert_eq!(
-            review(&actor, &pod(&json!({}))).reason,
-            InjectionReason::Injected
-        );
-    }
-}
-
 /// INJ-2, BIND-45
 #[test]
-fn older_of_two_actors_wins_on_either_path() {
+fn older_of_two_actors_wins() {
     let older = Binding {
         created: Some("2026-05-04T09:00:00Z"),
         uid: "uid-9",
@@ -309,7 +288,7 @@ fn older_of_two_actors_wins_on_either_path() {
     .actor();
     let younger = Binding::new(&json!({})).actor();
     for actors in [[&older, &younger], [&younger, &older]] {
-        let decision = review_by(ReviewPath::Required, actors, &pod(&json!({})));
+        let decision = review_by(actors, &pod(&json!({})));
         assert_eq!(decision.actor, Some(&older));
         assert_eq!(
             decision.warnings,
@@ -318,8 +297,6 @@ fn older_of_two_actors_wins_on_either_path() {
                  Set queue.deletionPolicy of one of them to Retain, which keeps its queue and messages, and delete it"
             ]
         );
-        let decision = review_by(ReviewPath::Optional, actors, &pod(&json!({})));
-        assert_eq!(decision.reason, InjectionReason::OtherPath);
     }
     // created within the same second
     let twin = Binding {
@@ -328,7 +305,7 @@ fn older_of_two_actors_wins_on_either_path() {
         ..Binding::new(&json!({}))
     }
     .actor();
-    let decision = review_by(ReviewPath::Optional, [&younger, &twin], &pod(&json!({})));
+    let decision = review_by([&younger, &twin], &pod(&json!({})));
     assert_eq!(decision.actor, Some(&twin));
 }
 
@@ -362,33 +339,6 @@ fn malformed_pod_is_an_error_and_not_a_panic() {
     }
     let escaped = r#"{"metadata":{"labels":{"a\u002fb":"c\n"}},"spec":{"containers":[]}}"#;
     assert_eq!(PodView::decode(escaped).unwrap().label("a/b"), Some("c\n"));
-}
-
-/// SAFE-32
-#[test]
-fn pods_of_a_required_ray_service_are_served_by_both_paths() {
-    let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
-    let mut binding = Binding::new(&json!({"workloadRef": target, "binding": {"required": true}}));
-    binding.resolved = Some(crate::api::ResolvedTarget {
-        chain: vec![
-            "RayService/llm".to_owned(),
-            "RayCluster/llm-x7k2p".to_owned(),
-        ],
-        ..crate::api::ResolvedTarget::default()
-    });
-    let actor = binding.actor();
-    let mut worker = pod(&json!({}));
-    worker["metadata"]["labels"] =
-        json!({"ray.io/cluster": "llm-x7k2p", "ray.io/node-type": "worker"});
-    let owner = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "llm-x7k2p", "uid": "c", "controller": true});
-    worker["metadata"]["ownerReferences"][0] = owner;
-    for path in [ReviewPath::Required, ReviewPath::Optional] {
-        let decision = review_by(path, [&actor], &worker);
-        assert_eq!(decision.reason, InjectionReason::Injected, "{path:?}");
-    }
-    let other = Binding::required().actor();
-    let decision = review_by(ReviewPath::Optional, [&other], &pod(&json!({})));
-    assert_eq!(decision.reason, InjectionReason::OtherPath);
 }
 
 /// An actor with this probe result.
@@ -487,7 +437,7 @@ fn only_a_dry_run_that_names_the_actor_is_a_probe() {
         }
         let raw = pod.to_string();
         let pod = PodView::decode(&raw).unwrap().with_dry_run(dry_run);
-        let decision = decide([&closed], ReviewPath::Optional, &pod);
+        let decision = decide([&closed], &pod);
         assert_eq!(decision.reason, reason, "{name}");
     }
 }
