@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Connector, name};
 use super::counting::Counting;
+use super::detached::Detached;
 use super::near_delivery_limit::NearDeliveryLimit;
 use super::prefetch::{Change, change};
 use super::unacknowledged::{Acknowledgement, Unacknowledged};
@@ -28,6 +29,18 @@ pub(super) struct Session {
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) metrics: BrokerMetrics,
+    /// Connections to queues that are gone, with messages in flight.
+    pub(super) detached: Vec<Detached>,
+}
+
+/// Why a connection is no longer served.
+enum End {
+    /// It is lost, for this reason.
+    Lost(String),
+    /// The broker has cancelled all its consumers because the queue was deleted or moved.
+    QueueIsGone(Connection),
+    /// It was closed gracefully.
+    Closed,
 }
 
 /// Consumer timeout, where the broker's default is too short (SC-32).
@@ -64,7 +77,7 @@ const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State of one connection.
-struct Consuming {
+pub(super) struct Consuming {
     connection: u64,
     /// The broker also cancels a consumer that does not settle a delivery in time.
     cancels_late: bool,
@@ -78,7 +91,7 @@ struct Consuming {
     queue_is_gone: bool,
     /// Tells whether the queue still exists.
     lookup: Option<AbortOnDropHandle<bool>>,
-    unacknowledged: Unacknowledged,
+    pub(super) unacknowledged: Unacknowledged,
     /// Deliveries to return once no consumer is to be cancelled: the broker would deliver them to it again, at once.
     returning: Vec<(u64, Settlement)>,
 }
@@ -106,39 +119,50 @@ impl Session {
             let mut consuming = Consuming::new(number, connection.broker_version());
             self.emit(Event::Connected);
             self.metrics.set_connected(name(Purpose::Consume), true);
-            let why = self.serve(connection, &mut consuming).await;
-            consuming.lost.cancel();
-            self.near_limit.clear();
+            let end = self.serve(connection, &mut consuming).await;
+            let (connection, why) = match end {
+                End::Lost(why) => (None, Some(why)),
+                End::QueueIsGone(connection) => (Some(connection), Some(self.queue_is_gone())),
+                End::Closed => (None, None),
+            };
+            if why.is_some() && consuming.is_not_redelivered() {
+                self.detached.push(Detached::new(connection, consuming));
+            } else {
+                consuming.lost.cancel();
+                self.near_limit.clear();
+            }
             self.counting.clear();
             self.metrics.set_connected(name(Purpose::Consume), false);
             self.emit(Event::Disconnected);
-            let Some(why) = why else { return };
+            let Some(why) = why else { break };
             self.connector.log_once(Purpose::Consume, &why);
+        }
+        while let Ok((receipt, settlement)) = self.settlements.try_recv() {
+            self.settle_detached(&receipt, settlement);
+        }
+        for detached in self.detached.drain(..) {
+            detached.close().await;
         }
     }
 
-    /// Serves the connection until it is lost, and returns the reason; `None` after a graceful close.
-    async fn serve(
-        &mut self,
-        mut connection: Connection,
-        consuming: &mut Consuming,
-    ) -> Option<String> {
+    /// Serves the connection until it has ended, or nothing more can be delivered on it.
+    async fn serve(&mut self, mut connection: Connection, consuming: &mut Consuming) -> End {
         loop {
             self.adjust(&connection, consuming);
             if consuming.may_reconnect() {
                 consuming.acknowledge(&connection);
-                return Some(self.queue_is_gone());
+                return End::QueueIsGone(connection);
             }
             match self.next(&mut connection, consuming).await {
                 ConsumeStep::Event(event) => {
                     if let Err(why) = self.take(event, consuming) {
-                        return Some(why);
+                        return End::Lost(why);
                     }
                 }
                 ConsumeStep::Settle(receipt, settlement) => {
-                    consuming.settle(&connection, &receipt, settlement);
+                    self.settle(&connection, consuming, &receipt, settlement);
                     while let Ok((receipt, settlement)) = self.settlements.try_recv() {
-                        consuming.settle(&connection, &receipt, settlement);
+                        self.settle(&connection, consuming, &receipt, settlement);
                     }
                     if consuming.unacknowledged.is_batch_due(consuming.prefetch()) {
                         consuming.acknowledge(&connection);
@@ -154,11 +178,11 @@ impl Session {
                     // What it has taken back is processed again, so no result of it may be sent (SC-74).
                     consuming.lost.cancel();
                     self.close(connection, consuming).await;
-                    return Some(self.delivery_timed_out());
+                    return End::Lost(self.delivery_timed_out());
                 }
                 ConsumeStep::Closing => {
                     self.close(connection, consuming).await;
-                    return None;
+                    return End::Closed;
                 }
             }
         }
@@ -198,7 +222,8 @@ impl Session {
             .iter()
             .map(|consumer| consumer.prefetch)
             .collect();
-        let change = change(wanted, consuming.draining(), &prefetches);
+        let detached: usize = self.detached.iter().map(Detached::unsettled).sum();
+        let change = change(wanted, consuming.draining() + detached, &prefetches);
         if change != Change::CancelLast && consuming.changing != Some(Change::CancelLast) {
             consuming.return_all(connection);
         }
@@ -274,7 +299,7 @@ impl Session {
     fn cancelled_by_broker(&mut self, name: &str, consuming: &mut Consuming) {
         consuming.consumers.retain(|consumer| consumer.name != name);
         consuming.changing = None;
-        // Messages of a deleted queue are not redelivered, so finish those in flight first (SC-21).
+        // Messages of a deleted queue are not redelivered, so those in flight are finished (SC-21).
         consuming.queue_is_gone = true;
         // The next queue of this name may have another type.
         self.timeout.refused = false;
@@ -307,7 +332,7 @@ impl Session {
     /// Sends pending settlements, then closes the connection gracefully (SC-33).
     async fn close(&mut self, connection: Connection, consuming: &mut Consuming) {
         while let Ok((receipt, settlement)) = self.settlements.try_recv() {
-            consuming.settle(&connection, &receipt, settlement);
+            self.settle(&connection, consuming, &receipt, settlement);
         }
         for consumer in consuming.consumers.drain(..) {
             connection.cancel(&consumer.name);
@@ -315,6 +340,26 @@ impl Session {
         consuming.return_all(&connection);
         consuming.acknowledge(&connection);
         connection.close().await;
+    }
+
+    fn settle(
+        &mut self,
+        connection: &Connection,
+        consuming: &mut Consuming,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) {
+        consuming.settle(connection, receipt, settlement);
+        self.settle_detached(receipt, settlement);
+    }
+
+    fn settle_detached(&mut self, receipt: &Receipt, settlement: Settlement) {
+        for detached in &mut self.detached {
+            detached.settle(receipt, settlement);
+        }
+        for done in self.detached.extract_if(.., |it| it.unsettled() == 0) {
+            tokio::spawn(done.close());
+        }
     }
 
     fn emit(&self, event: Event) {
@@ -346,9 +391,14 @@ impl Consuming {
         self.cancels_late && age.is_some_and(|age| age >= MIN_CONSUMER_TIMEOUT)
     }
 
-    /// Whether the queue has been deleted, and nothing is in flight.
+    /// Whether the queue has been deleted, so that the broker does not deliver again what is in flight.
+    fn is_not_redelivered(&self) -> bool {
+        self.queue_is_gone && self.lookup.is_none()
+    }
+
+    /// Whether, in addition, nothing more is delivered.
     fn may_reconnect(&self) -> bool {
-        self.queue_is_gone && self.lookup.is_none() && !self.unacknowledged.has_unsettled()
+        self.is_not_redelivered() && self.consumers.is_empty()
     }
 
     /// Number of unsettled deliveries of cancelled consumers, without those to return.
@@ -362,7 +412,12 @@ impl Consuming {
             .count()
     }
 
-    fn settle(&mut self, connection: &Connection, receipt: &Receipt, settlement: Settlement) {
+    pub(super) fn settle(
+        &mut self,
+        connection: &Connection,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) {
         if receipt.connection != self.connection {
             return;
         }
@@ -377,8 +432,15 @@ impl Consuming {
         }
     }
 
+    /// A delivery of a lost connection is settled.
+    pub(super) fn forget(&mut self, receipt: &Receipt) {
+        if receipt.connection == self.connection {
+            self.unacknowledged.settle(receipt.number, false);
+        }
+    }
+
     /// Returns the deliveries that wait for it.
-    fn return_all(&mut self, connection: &Connection) {
+    pub(super) fn return_all(&mut self, connection: &Connection) {
         for (number, settlement) in std::mem::take(&mut self.returning) {
             if !self.unacknowledged.settle(number, false) {
                 continue;
@@ -392,7 +454,7 @@ impl Consuming {
     }
 
     /// Sends the acknowledgements that wait.
-    fn acknowledge(&mut self, connection: &Connection) {
+    pub(super) fn acknowledge(&mut self, connection: &Connection) {
         for acknowledgement in self.unacknowledged.take_acknowledgements() {
             match acknowledgement {
                 Acknowledgement::One(tag) => connection.acknowledge(tag, false),

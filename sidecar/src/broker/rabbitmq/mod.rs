@@ -4,6 +4,7 @@
 mod connect;
 mod consumers;
 mod counting;
+mod detached;
 mod near_delivery_limit;
 mod prefetch;
 mod publisher;
@@ -112,6 +113,7 @@ impl RabbitMq {
             settlements: to_settle,
             events: events.clone(),
             metrics: metrics.clone(),
+            detached: Vec::new(),
         };
         let publisher = publisher::Publisher::new(
             connector(metrics.clone()),
@@ -184,7 +186,7 @@ fn consumer_timeout(settings: &ConnectionSettings) -> Option<Duration> {
     } else {
         settings.runtime_timeout
     };
-    // With `auto`, no message waits behind a long call.
+    // With `auto`, no message waits long behind a call (SC-44).
     let prefetched = match settings.lookahead {
         Lookahead::Auto => 0,
         Lookahead::Fixed(count) => count,

@@ -50,10 +50,6 @@ impl Unacknowledged {
         was_unsettled
     }
 
-    pub(super) fn has_unsettled(&self) -> bool {
-        !self.unsettled.is_empty()
-    }
-
     /// The unsettled deliveries, with their consumers.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (u64, &String)> {
         let unsettled = self.unsettled.iter();
@@ -164,6 +160,6 @@ mod tests {
         assert_eq!(all.deadline(), Some(deadline));
         all.take_acknowledgements();
         assert_eq!(all.deadline(), None);
-        assert!(all.has_unsettled());
+        assert_eq!(all.unsettled().count(), 1);
     }
 }

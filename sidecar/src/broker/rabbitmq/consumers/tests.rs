@@ -47,6 +47,7 @@ fn session(
         settlements: to_settle,
         events: told,
         metrics,
+        detached: Vec::new(),
     };
     (session, settlements, events)
 }

@@ -23,7 +23,9 @@ const OPEN: Method = (10, 40);
 const CHANNEL_OPEN: Method = (20, 10);
 const CHANNEL_CLOSE: Method = (20, 40);
 const DECLARE: Method = (50, 10);
+const QOS: Method = (60, 10);
 const CONSUME: Method = (60, 20);
+const ACK: Method = (60, 80);
 
 /// A session, and the broker at the other end.
 struct Fixture {
@@ -37,6 +39,10 @@ struct Fixture {
 
 impl Fixture {
     async fn start(version: &'static str) -> Self {
+        Self::with_slots(version, 1).await
+    }
+
+    async fn with_slots(version: &'static str, slots: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
         let settings = RabbitMqConfig {
@@ -45,7 +51,7 @@ impl Fixture {
             ..settings()
         };
         let (demand, wanted) = watch::channel(Demand {
-            slots: 1,
+            slots,
             lookahead: 0,
         });
         let (session, settlements, events) = session(settings, wanted);
@@ -142,7 +148,7 @@ impl Peer {
     }
 
     /// Waits for a method, and skips what comes before.
-    async fn hears(&mut self, wanted: Method) {
+    async fn hears(&mut self, wanted: Method) -> Vec<u8> {
         loop {
             let kind = self.0.read_u8().await.expect("a sidecar");
             self.0.read_u16().await.expect("a channel");
@@ -154,7 +160,10 @@ impl Peer {
             let id = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
             match (id(0), id(2)) {
                 found if kind != 1 || found != wanted && found != DECLARE => {}
-                found => return assert_eq!(found, wanted),
+                found => {
+                    assert_eq!(found, wanted);
+                    return rest;
+                }
             }
         }
     }
@@ -188,7 +197,7 @@ async fn delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_ex
     let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
     fixture.settlements.send(settled).expect("a session");
     fixture.consumer().await;
-    assert!(delivery.receipt.is_lost(), "with its connection");
+    assert!(!delivery.receipt.is_lost(), "it is not redelivered");
 }
 
 /// SC-21: a queue that was deleted and made again exists, too, but has not got the message back.
@@ -206,4 +215,39 @@ async fn delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_
         // The next connection is no lookup.
         fixture.consumer().await;
     }
+}
+
+/// SC-21, SC-31: a long call must not keep the other slots idle when the queue has been made again.
+#[tokio::test]
+async fn other_slots_consume_anew_while_a_message_of_the_deleted_queue_is_in_flight() {
+    let mut fixture = Fixture::with_slots("4.2.9", 3).await;
+    let (mut old, delivery) = fixture.cancelled(Duration::ZERO).await;
+    let mut new = fixture.connection().await;
+    let prefetch = |qos: Vec<u8>| u16::from_be_bytes([qos[8], qos[9]]);
+    assert_eq!(prefetch(new.hears(QOS).await), 2, "one is in flight");
+    new.hears(CONSUME).await;
+    new.say(1, (60, 11), b"").await;
+    new.say(1, (60, 21), b"\x06asya-1").await;
+    assert!(!delivery.receipt.is_lost());
+    let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
+    fixture.settlements.send(settled).expect("a session");
+    old.hears(ACK).await;
+    old.hears(CHANNEL_CLOSE).await;
+    assert_eq!(prefetch(new.hears(QOS).await), 1);
+    new.hears(CONSUME).await;
+    assert!(!delivery.receipt.is_lost());
+}
+
+/// SC-21: its results are still to be sent.
+#[tokio::test]
+async fn delivery_of_a_deleted_queue_is_kept_if_the_connection_is_lost_as_well() {
+    let mut fixture = Fixture::start("4.2.9").await;
+    let (old, delivery) = fixture.cancelled(Duration::ZERO).await;
+    let new = fixture.connection().await;
+    drop((old, new));
+    let mut next = fixture.connection().await;
+    assert!(!delivery.receipt.is_lost());
+    let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
+    fixture.settlements.send(settled).expect("a session");
+    next.hears(CONSUME).await;
 }
