@@ -24,6 +24,9 @@ use crate::slot::{SlotEvent, Slots};
 
 /// How long prefetched messages wait for an unavailable runtime before they are requeued (SC-13).
 const PREFETCH_HOLD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a message that lookahead `auto` has prefetched waits for a slot at most: half of the margin of the consumer
+/// timeout, which assumes that it does not wait (SC-32).
+const LOOKAHEAD_HOLD_TIMEOUT: Duration = Duration::from_mins(5);
 /// Interval of gauge updates and liveness heartbeats.
 const TICK: Duration = Duration::from_secs(1);
 /// How long requeuing unfinished messages may take at the end of the grace period (SC-80).
@@ -151,11 +154,8 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .oldest_call()
             .filter(|_| requeues_prefetched)
             .map(|since| since + LONG_CALL);
-        let expires = self
-            .waiting
-            .oldest()
-            .filter(|_| !self.takes_messages())
-            .map(|since| since + PREFETCH_HOLD_TIMEOUT);
+        let expires = self.waiting.oldest().zip(self.max_wait());
+        let expires = expires.map(|(since, limit)| since + limit);
         [long_call, expires]
             .into_iter()
             .flatten()
@@ -181,12 +181,20 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         {
             self.lookahead.record_long_call();
         }
-        let expired = if self.takes_messages() {
-            Vec::new()
-        } else {
-            self.waiting.take_older_than(PREFETCH_HOLD_TIMEOUT)
-        };
-        self.requeue(expired, Reason::Waited);
+        if let Some(limit) = self.max_wait() {
+            let expired = self.waiting.take_older_than(limit);
+            self.requeue(expired, Reason::Waited);
+        }
+    }
+
+    /// After which time a prefetched message is requeued.
+    fn max_wait(&self) -> Option<Duration> {
+        if !self.takes_messages() {
+            return Some(PREFETCH_HOLD_TIMEOUT);
+        }
+        // Those of a fixed lookahead are part of the consumer timeout.
+        let is_limited = self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free();
+        is_limited.then_some(LOOKAHEAD_HOLD_TIMEOUT)
     }
 
     fn is_ready(&self) -> bool {

@@ -156,10 +156,20 @@ impl Memory {
 
     /// Puts messages into a queue.
     pub fn put(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
+        self.put_delivered(queue, bodies, 0);
+    }
+
+    /// Puts messages into a queue that were delivered so often before.
+    pub fn put_delivered(
+        &self,
+        queue: &str,
+        bodies: impl IntoIterator<Item = String>,
+        delivered: u32,
+    ) {
         let mut state = self.state.lock();
         let messages = bodies.into_iter().map(|body| Stored {
             body: body.into(),
-            delivered: 0,
+            delivered,
         });
         state
             .queues

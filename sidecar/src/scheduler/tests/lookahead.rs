@@ -34,3 +34,23 @@ async fn messages_of_a_lost_connection_are_not_prefetched_again() {
     assert_eq!(bench.ids_in(NEXT).len(), 70);
     bench.stop(scheduler).await;
 }
+
+/// SC-32, SC-34, SC-44: giving it back costs a delivery, but the consumer timeout does not cover calls that it waits for.
+#[tokio::test(start_paused = true)]
+async fn redelivered_message_waits_five_minutes_behind_a_long_call() {
+    let mut bench = Bench::new();
+    bench.settings.lookahead = Lookahead::Auto;
+    bench.broker.put(OWN, (0..60).map(message));
+    let scheduler = bench.start();
+    bench.emptied().await;
+    let takes = Script::Takes(Duration::from_mins(20));
+    bench.runtime.script("100", takes);
+    bench.broker.put_delivered(OWN, (100..110).map(message), 1);
+    sleep(Duration::from_mins(4)).await;
+    assert!(bench.broker.messages(OWN).is_empty(), "kept");
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(bench.broker.messages(OWN).len(), 9, "for other pods");
+    bench.emptied().await;
+    assert_eq!(bench.ids_in(NEXT).len(), 70);
+    bench.stop(scheduler).await;
+}
