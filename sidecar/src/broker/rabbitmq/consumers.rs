@@ -396,9 +396,11 @@ impl Consuming {
         self.queue_is_gone && self.lookup.is_none()
     }
 
-    /// Whether, in addition, nothing more is delivered.
+    /// Whether, in addition, nothing more is delivered. If the lookup got no answer, the broker may have cancelled only
+    /// one of several consumers.
     fn may_reconnect(&self) -> bool {
-        self.is_not_redelivered() && self.consumers.is_empty()
+        let is_idle = || self.unacknowledged.unsettled().next().is_none();
+        self.is_not_redelivered() && (self.consumers.is_empty() || is_idle())
     }
 
     /// Number of unsettled deliveries of cancelled consumers, without those to return.
