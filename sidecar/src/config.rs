@@ -1,6 +1,7 @@
 //! Settings, read from the environment once (SC-5 to SC-8).
 
 mod address;
+mod consumer_timeout;
 mod rabbitmq;
 mod reader;
 mod secret;
@@ -19,6 +20,7 @@ use asya_wire::{env, percent, socket};
 use tracing::Level;
 
 pub use self::address::Listen;
+pub use self::consumer_timeout::{DeliveryTime, FINAL_RETRY_PERIOD};
 pub use self::rabbitmq::{Password, Publish, RabbitMqConfig};
 use self::reader::Reader;
 pub use self::secret::Secret;
@@ -147,7 +149,6 @@ impl Config {
         let rules = rules(reader, naming, runtime.timeout);
         let (transport, lookahead) = match naming {
             Naming::RabbitMq => {
-                rabbitmq::warn_of_consumer_timeout(reader, runtime.timeout);
                 let in_flight = rabbitmq::prefetch(reader).map(Lookahead::InFlight);
                 let lookahead = lookahead(reader);
                 (
@@ -160,7 +161,7 @@ impl Config {
                 lookahead(reader),
             ),
         };
-        Self {
+        let config = Self {
             rules,
             transport,
             lookahead,
@@ -174,6 +175,21 @@ impl Config {
             traces: traces(reader),
             warnings: Vec::new(),
             runtime,
+        };
+        if naming == Naming::RabbitMq {
+            rabbitmq::warn_of_consumer_timeout(reader, config.delivery_time());
+        }
+        config
+    }
+
+    /// What takes time between the delivery of a message and its settlement.
+    pub fn delivery_time(&self) -> DeliveryTime {
+        DeliveryTime {
+            call: self.runtime.timeout,
+            is_end: self.rules.end.is_some(),
+            report_is_required: self.gateway.as_ref().is_some_and(|it| it.required),
+            slots: self.runtime.concurrency,
+            lookahead: self.lookahead,
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::queue::Queue;
-use crate::config;
+use crate::config::{self, FINAL_RETRY_PERIOD};
 use crate::decide::{EndActor, Rules};
 use crate::envelope::{Element, Message, Reply, Routes, Routing};
 use crate::http::{Client, Endpoint};
@@ -26,8 +26,7 @@ use crate::metrics::Metrics;
 /// Attempts per report if the gateway is unreachable or fails.
 const ATTEMPTS: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
-/// How long a final report is retried (SC-90), and the delay between attempts in the background.
-pub const FINAL_RETRY_PERIOD: Duration = Duration::from_mins(10);
+/// Delay between attempts to send a final report in the background (SC-90).
 const FINAL_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Statuses of a gateway that may accept a report later.
 const REQUEST_TIMEOUT: u16 = 408;

@@ -31,7 +31,6 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -144,11 +143,7 @@ async fn run(config: Config) -> io::Result<Exit> {
                 broker,
                 queue: parts.config.rules.queues.of(&parts.config.rules.actor),
                 actor: parts.config.rules.actor.clone(),
-                runtime_timeout: parts.config.runtime.timeout,
-                is_end: parts.config.rules.end.is_some(),
-                report_period: parts.report_period(),
-                slots: parts.config.runtime.concurrency,
-                lookahead: parts.config.lookahead,
+                consumer_timeout: parts.config.delivery_time().consumer_timeout(),
                 max_message_size: parts.max_delivery(),
                 stopping: parts.stopping.clone(),
             };
@@ -182,16 +177,6 @@ impl Parts {
     fn max_delivery(&self) -> Option<usize> {
         let rules = &self.config.rules;
         rules.end.is_none().then_some(rules.max_message_size)
-    }
-
-    /// How long a message may wait for its final report to be accepted (SC-90).
-    fn report_period(&self) -> Duration {
-        let gateway = self.config.gateway.as_ref();
-        if self.config.rules.end.is_some() && gateway.is_some_and(|gateway| gateway.required) {
-            gateway::FINAL_RETRY_PERIOD
-        } else {
-            Duration::ZERO
-        }
     }
 
     async fn run_with(

@@ -1,15 +1,11 @@
 //! Connection settings of RabbitMQ (SC-7, SC-8).
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use asya_wire::{env, percent};
 
-use super::Secret;
 use super::reader::Reader;
-
-/// Up to this timeout the default consumer timeout of every broker suffices.
-const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
+use super::{DeliveryTime, Secret};
 
 /// Connection settings of RabbitMQ.
 #[derive(Clone, Debug)]
@@ -69,8 +65,8 @@ pub(super) fn prefetch(reader: &mut Reader<'_>) -> Option<usize> {
 }
 
 /// Brokers that ignore the consumer argument apply their own consumer timeout of 30 minutes (SC-32).
-pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, timeout: Duration) {
-    if timeout > MAX_FOR_BROKER_DEFAULT {
+pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, time: DeliveryTime) {
+    if time.exceeds_the_default() {
         let text = "RabbitMQ before 3.12 redelivers messages unacknowledged for 30m; set its policy consumer-timeout";
         reader.warn(env::RUNTIME_TIMEOUT, text);
     }

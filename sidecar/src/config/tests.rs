@@ -361,8 +361,18 @@ fn sqs_region_and_visibility_have_fallbacks() {
 
 /// SC-32
 #[test]
-fn timeout_beyond_the_brokers_default_causes_a_warning() {
-    assert!(config(&[(env::RUNTIME_TIMEOUT, "20m")]).warnings.is_empty());
-    let warned = config(&[(env::RUNTIME_TIMEOUT, "21m")]).warnings;
-    assert!(warned[0].contains("consumer-timeout"), "{warned:?}");
+fn delivery_that_may_outlast_the_brokers_default_causes_a_warning() {
+    let timeout = |value| (env::RUNTIME_TIMEOUT, value);
+    for (variables, is_warned) in [
+        (&[timeout("20m")][..], false),
+        (&[timeout("21m")], true),
+        (&[timeout("10m"), (env::IS_END_ACTOR, "true")], true),
+        (&[timeout("5m"), (env::LOOKAHEAD, "3")], false),
+        (&[timeout("5m"), (env::LOOKAHEAD, "4")], true),
+        (&[timeout("5m"), (env::RABBITMQ_PREFETCH, "5")], true),
+    ] {
+        let warnings = config(variables).warnings;
+        let warned = warnings.iter().any(|it| it.contains("consumer-timeout"));
+        assert_eq!(warned, is_warned, "{variables:?} {warnings:?}");
+    }
 }

@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep};
 use super::publish::MAX_STALLED_SIZE;
 use super::{CallResult, MessageTask};
 use crate::broker::Broker;
-use crate::gateway::{FINAL_RETRY_PERIOD, SendResult};
+use crate::config::FINAL_RETRY_PERIOD;
+use crate::gateway::SendResult;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 

@@ -26,19 +26,12 @@ use self::counting::Counting;
 use self::near_delivery_limit::NearDeliveryLimit;
 use super::demand::{self, DemandSender};
 use super::{Broker, Delivery, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
-use crate::config::{self, Lookahead};
+use crate::config;
 use crate::envelope::Message;
 use crate::metrics::BrokerMetrics;
 
 /// How long a failed message is held before it is requeued (SC-77).
 const REQUEUE_DELAY: Duration = Duration::from_secs(1);
-/// Margin of the consumer timeout over the runtime timeout (SC-32).
-const CONSUMER_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
-/// An end actor's handler is tried three times, with pauses of 5 s in all (SC-70).
-const END_ATTEMPTS: u32 = 3;
-const END_PAUSES: Duration = Duration::from_secs(5);
-/// Up to this timeout the broker's default of 30 minutes suffices.
-const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
 /// The broker.
 #[derive(Clone)]
@@ -65,16 +58,8 @@ pub struct ConnectionSettings {
     pub queue: String,
     /// The actor's name, part of the connection names.
     pub actor: String,
-    /// Timeout of a runtime call.
-    pub runtime_timeout: Duration,
-    /// Whether the actor is an end actor.
-    pub is_end: bool,
-    /// How long a message may wait for its final report to be accepted.
-    pub report_period: Duration,
-    /// Open requests at the runtime.
-    pub slots: usize,
-    /// Prefetch policy.
-    pub lookahead: Lookahead,
+    /// Consumer timeout, where the broker's default is too short.
+    pub consumer_timeout: Option<Duration>,
     /// Of a message with more bytes, only the beginning is received; `None`: there is no limit.
     pub max_message_size: Option<usize>,
     /// Cancelled on shutdown.
@@ -108,7 +93,7 @@ impl RabbitMq {
             queue: settings.queue.clone(),
             near_limit: near_limit.clone(),
             counting: counting.clone(),
-            timeout: consumers::ConsumerTimeout::new(consumer_timeout(settings)),
+            timeout: consumers::ConsumerTimeout::new(settings.consumer_timeout),
             demand: wanted,
             settlements: to_settle,
             events: events.clone(),
@@ -176,38 +161,6 @@ impl RabbitMq {
     }
 }
 
-/// How long a delivery may stay unsettled, where the broker's default is too short (SC-32).
-fn consumer_timeout(settings: &ConnectionSettings) -> Option<Duration> {
-    let processing = if settings.is_end {
-        settings
-            .runtime_timeout
-            .saturating_mul(END_ATTEMPTS)
-            .saturating_add(END_PAUSES)
-    } else {
-        settings.runtime_timeout
-    };
-    // With `auto`, no message waits long behind a call (SC-44).
-    let prefetched = match settings.lookahead {
-        Lookahead::Auto => 0,
-        Lookahead::Fixed(count) => count,
-        Lookahead::InFlight(count) => count.saturating_sub(settings.slots),
-    };
-    let rounds = 1 + prefetched.div_ceil(settings.slots.max(1));
-    let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-    // After a crash with other messages, it is called once more, alone (SC-49).
-    let alone = if settings.slots > 1 {
-        settings.runtime_timeout
-    } else {
-        Duration::ZERO
-    };
-    let needed = processing
-        .saturating_mul(rounds)
-        .saturating_add(alone)
-        .saturating_add(settings.report_period)
-        .saturating_add(CONSUMER_TIMEOUT_MARGIN);
-    (needed > MAX_FOR_BROKER_DEFAULT).then_some(needed)
-}
-
 impl Broker for RabbitMq {
     fn demand(&self, demand: Demand) {
         self.demand.set(demand);
@@ -270,91 +223,13 @@ impl Broker for RabbitMq {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::time::Duration;
-
     use tokio::sync::mpsc;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
 
-    use super::{
-        ConnectionSettings, Counting, NearDeliveryLimit, RabbitMq, consumer_timeout, demand,
-        publisher,
-    };
+    use super::{Counting, NearDeliveryLimit, RabbitMq, demand, publisher};
     use crate::broker::{Broker as _, Delivery, Origin, Receipt, Refusal, Settlement};
-    use crate::config::{Config, Lookahead, Transport};
     use crate::decide::Deliveries;
-
-    /// SC-32, SC-70, SC-90
-    #[test]
-    fn consumer_timeout_covers_all_attempts_and_calls_that_a_prefetched_message_waits_for() {
-        use Lookahead::{Auto, Fixed, InFlight};
-        let environment = BTreeMap::from([("ASYA_ACTOR_NAME".to_owned(), "foo".to_owned())]);
-        let Ok(Config {
-            transport: Transport::RabbitMq(broker),
-            ..
-        }) = Config::read(&environment)
-        else {
-            panic!("settings for RabbitMQ");
-        };
-        let minutes = |count: u64| Some(Duration::from_mins(count));
-        let actor = |minutes, slots, lookahead| ConnectionSettings {
-            broker: broker.clone(),
-            queue: "asya-foo".to_owned(),
-            actor: "foo".to_owned(),
-            runtime_timeout: Duration::from_mins(minutes),
-            is_end: false,
-            report_period: Duration::ZERO,
-            slots,
-            lookahead,
-            max_message_size: None,
-            stopping: CancellationToken::new(),
-        };
-        let end_actor = |minutes, slots, lookahead| ConnectionSettings {
-            is_end: true,
-            ..actor(minutes, slots, lookahead)
-        };
-        for (settings, expected) in [
-            (actor(5, 1, Auto), None),
-            (actor(10, 1, Auto), None),
-            (actor(11, 1, Auto), minutes(21)),
-            // 10 min fit into the default, three times 10 min do not.
-            (
-                end_actor(10, 1, Auto),
-                minutes(40).map(|most| most + Duration::from_secs(5)),
-            ),
-            (end_actor(3, 1, Auto), None),
-            (
-                ConnectionSettings {
-                    report_period: Duration::from_mins(10),
-                    ..end_actor(3, 1, Auto)
-                },
-                minutes(29).map(|most| most + Duration::from_secs(5)),
-            ),
-            (actor(5, 1, Fixed(0)), None),
-            (actor(5, 1, Fixed(4)), minutes(35)),
-            (actor(5, 8, Auto), None),
-            (actor(6, 8, Auto), minutes(22)),
-            (actor(5, 8, Fixed(8)), minutes(25)),
-            (actor(6, 8, Fixed(9)), minutes(34)),
-            (
-                end_actor(10, 2, Fixed(1)),
-                minutes(80).map(|most| most + Duration::from_secs(10)),
-            ),
-            (actor(20, 8, InFlight(1)), minutes(50)),
-            (actor(20, 8, InFlight(16)), minutes(70)),
-        ] {
-            assert_eq!(
-                consumer_timeout(&settings),
-                expected,
-                "{:?}, end actor: {}, {} slots, {:?}",
-                settings.runtime_timeout,
-                settings.is_end,
-                settings.slots,
-                settings.lookahead
-            );
-        }
-    }
 
     type Settlements = mpsc::UnboundedReceiver<(Receipt, Settlement)>;
     type Publications = mpsc::UnboundedReceiver<publisher::Request>;
