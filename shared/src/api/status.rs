@@ -327,4 +327,9 @@ pub struct InventoryEntry {
     /// over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
+    /// Of the actor's workload: generation of the spec that it was applied for, while the spec has changed since but
+    /// could not be applied, as of a paused actor.
+    // SAFE-36
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_generation: Option<i64>,
 }

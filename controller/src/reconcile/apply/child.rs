@@ -120,6 +120,7 @@ pub fn inventory_entry(
         phase: Some(APPLIED.to_owned()),
         hash: Some(hash.to_owned()),
         fingerprint: last.fingerprint.map(|fingerprint| fingerprint.to_string()),
+        applied_generation: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Limits concurrent rollouts of our own workloads that no user requested (SAFE-36).
 
 use super::steps::WorkloadStep;
+use super::workload::recorded_workload;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
@@ -16,13 +17,20 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
         .template_hash
         .as_deref()
         .is_some_and(|hash| *hash != *standalone.workload.template_hash);
-    let unchanged = observed.previous.observed_generation == Some(observed.actor.generation);
+    let unchanged = applied_generation(observed) == Some(observed.actor.generation);
     let desired = observed.desired.as_deref();
     is_update
         && replaces_pods
         && unchanged
         && existing.desired.max(existing.total) > 0
         && desired.is_ok_and(|desired| observed.pods_use_queue_of(desired))
+}
+
+/// Generation of the spec that the workload was applied for; `None` if no status tells. A change that was observed
+/// while it could not be applied, for example because the actor was paused, is still the user's.
+fn applied_generation(observed: &Observed) -> Option<i64> {
+    let applied = recorded_workload(observed)?.applied_generation;
+    applied.or(observed.previous.observed_generation)
 }
 
 /// How a workload step counts against the limit of concurrent rollouts.
@@ -74,7 +82,8 @@ mod tests {
 
     /// An actor with this observed generation, and its Deployment after `change`.
     fn observed_with(generation: i64, change: impl Fn(&mut Value)) -> Observed {
-        let status = json!({"observedGeneration": generation});
+        let entry = json!({"group": "apps", "kind": "Deployment", "name": "a"});
+        let status = json!({"observedGeneration": generation, "inventory": [entry]});
         let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
         let mut object = deployment(&observed);
         change(&mut object);
@@ -122,6 +131,30 @@ mod tests {
         let queue = json!({"transport": "mq", "name": "asya-other"});
         moved.previous.queue = Some(serde_json::from_value(queue).unwrap());
         assert!(!needs_slot(&moved), "messages are waiting in another queue");
+    }
+
+    /// SAFE-36: the user's change was observed while it could not be applied, for example because the actor was paused.
+    /// Of a workload that no status records, the controller did not live to tell which spec it was applied for.
+    #[test]
+    fn spec_change_that_was_observed_earlier_needs_no_slot() {
+        let older = |object: &mut Value| {
+            object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] =
+                json!("older");
+        };
+        for (kind, applied_generation, needs) in [
+            ("Deployment", Some(1), false),
+            ("Deployment", None, true),
+            ("StatefulSet", Some(1), false),
+            ("StatefulSet", None, false),
+        ] {
+            let mut observed = observed_with(2, older);
+            let entry = json!({
+                "group": "apps", "kind": kind, "name": "a", "appliedGeneration": applied_generation,
+            });
+            observed.previous.inventory = vec![serde_json::from_value(entry).unwrap()];
+            let row = (kind, applied_generation);
+            assert_eq!(needs_slot(&observed), needs, "{row:?}");
+        }
     }
 
     /// SAFE-36

@@ -1,6 +1,6 @@
 //! All objects that we created for an actor (FW-25).
 
-use asya_shared::api::InventoryEntry;
+use asya_shared::api::{InventoryEntry, WorkloadKind};
 
 use crate::reconcile::model::child::{APPLIED, Child};
 use crate::reconcile::model::observed::Observed;
@@ -32,6 +32,9 @@ pub(super) fn inventory(
             (entry.hash, entry.fingerprint) = (None, None);
         }
     }
+    for entry in &mut entries {
+        entry.applied_generation = applied_generation(observed, entry);
+    }
     for applied in &outcome.applied {
         let same = |entry: &&mut InventoryEntry| {
             (&entry.group, &entry.kind, &entry.name)
@@ -44,6 +47,24 @@ pub(super) fn inventory(
     }
     entries.sort_by(|one, other| (&one.kind, &one.name).cmp(&(&other.kind, &other.name)));
     entries
+}
+
+/// Generation of the spec that a workload was applied for, unless it is as the current one asks for (SAFE-36).
+fn applied_generation(observed: &Observed, entry: &InventoryEntry) -> Option<i64> {
+    let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
+    if !kinds.iter().any(|kind| kind.name() == entry.kind) {
+        return None;
+    }
+    let is_as_desired = observed.standalone().is_some_and(|desired| {
+        let hash = &desired.workload.applied.hash;
+        desired.kind.name() == entry.kind && entry.hash.as_ref() == Some(hash)
+    });
+    if is_as_desired {
+        return None;
+    }
+    let previous = observed.previous.observed_generation;
+    let is_changed = previous != Some(observed.actor.generation);
+    entry.applied_generation.or(previous.filter(|_| is_changed))
 }
 
 /// Builds the inventory of an actor being deleted, after a reconcile that deleted the objects of these kinds; the

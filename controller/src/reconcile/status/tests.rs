@@ -1,3 +1,4 @@
+mod applied_generation;
 mod drain;
 mod ending;
 mod once;
