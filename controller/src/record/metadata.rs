@@ -118,17 +118,22 @@ impl RawMetadata<'_> {
             resource_version: self.resource_version.parse().unwrap_or_default(),
             deleting: self.deletion_timestamp.is_some(),
             managed: self.label(label::MANAGED_BY) == Some(MANAGED_BY),
-            controller: self
-                .owner_references
-                .iter()
-                .find(|owner| owner.controller)
-                .map(|owner| Controller {
-                    api_version: owner.api_version.as_ref().into(),
-                    kind: owner.kind.as_ref().into(),
-                    name: owner.name.as_ref().into(),
-                    uid: owner.uid.as_ref().into(),
-                }),
+            controller: self.controller().map(|owner| Controller {
+                api_version: owner.api_version.as_ref().into(),
+                kind: owner.kind.as_ref().into(),
+                name: owner.name.as_ref().into(),
+                uid: owner.uid.as_ref().into(),
+            }),
         }
+    }
+
+    /// Whether an owner reference names a controller.
+    pub fn has_controller(&self) -> bool {
+        self.controller().is_some()
+    }
+
+    fn controller(&self) -> Option<&RawOwner<'_>> {
+        self.owner_references.iter().find(|owner| owner.controller)
     }
 
     /// Whether any owner reference has this kind.

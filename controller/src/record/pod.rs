@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use asya_shared::api::WorkloadKind;
+use asya_shared::inject::selector;
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 use asya_shared::resolve::PodMatch;
 use k8s_openapi::api::core::v1::Pod;
@@ -41,6 +43,8 @@ pub struct PodRecord {
     pub failed_exits: Box<[(Problem, Time)]>,
     /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
+    /// Kind of our workload that selects the pod, if nothing controls it: a workload deleted without its pods left it.
+    pub loose_of: Option<WorkloadKind>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
     pub copied_label: Option<Box<CopiedLabel>>,
 }
@@ -210,6 +214,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
+            loose_of: raw.loose_of(),
             copied_label: raw.copied_label(),
         }
     }
@@ -251,6 +256,19 @@ impl TargetPod for PodRecord {
 }
 
 impl RawPod<'_> {
+    fn loose_of(&self) -> Option<WorkloadKind> {
+        let metadata = &self.metadata;
+        if metadata.has_controller() || metadata.annotation(annotation::INJECTED_BY).is_some() {
+            return None;
+        }
+        let actor = metadata.label(label::ASYA)?;
+        let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
+        kinds.into_iter().find(|kind| {
+            let mut labels = selector(actor, *kind).into_iter();
+            labels.all(|(name, value)| metadata.label(name) == Some(&*value))
+        })
+    }
+
     fn copied_label(&self) -> Option<Box<CopiedLabel>> {
         let metadata = &self.metadata;
         let is_known = metadata.annotation(annotation::INJECTED_BY).is_some()

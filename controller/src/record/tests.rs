@@ -1,3 +1,5 @@
+mod loose_pods;
+
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::validate::MAX_SPEC_BYTES;
 use k8s_openapi::api::apps::v1::Deployment;

@@ -46,7 +46,7 @@ described! {
         MessagesDeleted,
         /// The actor's queue outlives its namespace, because it holds messages.
         QueueKept,
-        /// A queue outlives its actor: it is not the actor's, or pods of an earlier actor receive from it.
+        /// A queue outlives its actor: it is not the actor's, or pods that were left receive from it.
         QueueLeft,
         /// A dead letter queue outlives its actor, because it holds messages.
         DeadLettersKept,

@@ -95,6 +95,10 @@ async fn remove_workloads(
     let mut deleted = Vec::new();
     for removal in removals {
         match removal {
+            WorkloadRemoval::Adopt(kind, object) => {
+                let created = workloads.create(*kind, &actor.metadata.key, object).await;
+                created.map_err(Error::Api)?;
+            }
             WorkloadRemoval::Delete(workload) => {
                 workloads.delete(workload).await?;
                 deleted.push(workload.kind.name());

@@ -2,8 +2,8 @@
 //! the actor (QUE-34).
 //!
 //! Chooses calls here, because only the broker's response to one determines the next; `plan::queue_removal` decides
-//! what follows each response. Two things are read immediately before they matter: pods that an earlier actor left,
-//! whose containers no cache has, and the namespace, which may have begun to terminate since it was observed.
+//! what follows each response. Two things are read immediately before they matter: pods that were left without the
+//! actor, whose containers no cache has, and the namespace, which may have begun to terminate since it was observed.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use asya_shared::api::QueueStatus;
 use tracing::debug;
 
 use super::actor_queues::ActorQueues;
-use super::{messages, predecessor_pods};
+use super::left_pods::find_consumer;
+use super::messages;
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Untagged};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
@@ -80,17 +81,8 @@ async fn delete_queue(
     let transport = transports
         .usable(&queue.transport)
         .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
-    let orphaned = &plan.predecessor_pods;
-    if let Some(pod) = predecessor_pods::find_consumer(context, actor, orphaned, transport).await? {
-        let remedy = match &actor.binds_to {
-            None => "delete that pod's workload",
-            Some(_) => "restart that pod, which removes the sidecar",
-        };
-        let text = format!(
-            "queue {} on transport {} is kept: pod {pod}, which an earlier actor of this name left, receives from it; \
-             {remedy}, then delete the queue at the broker",
-            queue.name, queue.transport
-        );
+    if let Some(pod) = find_consumer(context, actor, &plan.left_pods(), transport).await? {
+        let text = plan.kept_queue_text(actor, queue, &pod);
         context.events.publish(actor, EventReason::QueueLeft, &text);
         return Ok(RemovalProgress::Done);
     }

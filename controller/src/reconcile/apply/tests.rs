@@ -1,3 +1,4 @@
+mod adoption;
 mod autoscaler_handoff;
 mod contested_replicas;
 mod empty_queues;

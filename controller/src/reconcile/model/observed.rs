@@ -63,6 +63,9 @@ pub struct Observed {
     /// sidecar of an earlier binding. They may still consume from its queue, but say nothing about this actor's
     /// workload.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
+    /// Pods that nothing controls, because their workload was deleted without them (FW-22). They may consume as well,
+    /// until the next workload of its name adopts them.
+    pub loose_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// The rechecks that had been requested when this observation began; later ones stay.
     pub recheck_sequence: RecheckSequence,
@@ -283,7 +286,8 @@ impl Observed {
 
     /// The pods that may consume from this actor's queues.
     pub fn consuming_pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
-        self.pods.iter().chain(&self.predecessor_pods)
+        let owned = self.pods.iter().chain(&self.predecessor_pods);
+        owned.chain(&self.loose_pods)
     }
 
     /// Whether existing pods already consume from the desired queue.

@@ -13,6 +13,8 @@ pub(super) struct ActorPods {
     pub(super) own: Vec<Arc<PodRecord>>,
     /// Those that an earlier actor of its name left, whatever the mode of either actor.
     pub(super) predecessors: Vec<Arc<PodRecord>>,
+    /// Those that nothing controls, because their workload was deleted without them.
+    pub(super) loose: Vec<Arc<PodRecord>>,
 }
 
 impl ActorPods {
@@ -37,7 +39,13 @@ impl ActorPods {
                 .all(|it| it.metadata.uid != pod.metadata.uid)
         });
         predecessors.extend(orphans);
-        Self { own, predecessors }
+        let mut loose = context.stores.pods.of_actor(&actor.metadata.key);
+        loose.retain(|pod| pod.loose_of.is_some() && !pod.finished);
+        Self {
+            own,
+            predecessors,
+            loose,
+        }
     }
 }
 

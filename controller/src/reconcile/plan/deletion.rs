@@ -1,13 +1,17 @@
 //! Plans the deletion of an actor: its workloads, their pods, its queue, and finally our finalizer.
 
+mod adoption;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
+use adoption::plan_adoption;
+use asya_shared::api::{QueueDeletionPolicy, QueueStatus, WorkloadKind};
 use asya_shared::names::FINALIZER;
 use asya_shared::transport::ActorQueue;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::finalizers::FinalizerPatch;
 use super::scaling::{ScalingTeardown, plan_removal};
@@ -20,7 +24,7 @@ use crate::reconcile::model::known_queues::QueueEvidence;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::{UNBIND_MARKER, Unresolved};
 use crate::record::{
-    ChildRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
+    ActorRecord, ChildRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
 };
 
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
@@ -45,6 +49,8 @@ pub struct Deletion {
     pub known_pods: Option<Vec<Arc<PodRecord>>>,
     /// Pods that an earlier actor of this name left, and that may receive from the queue.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
+    /// Pods that nothing controls, and that may receive from the queue as well.
+    pub loose_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
@@ -86,9 +92,10 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         },
         known_pods: known_pods.cloned(),
         predecessor_pods: observed.predecessor_pods.clone(),
+        loose_pods: observed.loose_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
-        ignores_workload_pods: actor.binds_to.is_none(),
+        ignores_workload_pods: actor.binds_to.is_none() && observed.loose_pods.is_empty(),
         kept_queues: match &observed.drain {
             Some(DrainState::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,
@@ -122,9 +129,12 @@ pub struct DeletionSteps {
     pub next: NextPhase,
 }
 
-/// How a workload is removed.
+/// How a workload is removed, with its pods.
 #[derive(Debug, PartialEq)]
 pub enum WorkloadRemoval {
+    /// Create this object, which has no pods of its own, so that it adopts those that an earlier one left. It is
+    /// deleted with them.
+    Adopt(WorkloadKind, Value),
     Delete(Arc<WorkloadRecord>),
     /// Remove our owner reference and keep it.
     Orphan(Arc<WorkloadRecord>),
@@ -179,6 +189,31 @@ pub struct QueueRemoval {
 }
 
 impl Deletion {
+    /// Pods that no workload of the actor controls, and that may receive from its queue.
+    pub fn left_pods(&self) -> Vec<Arc<PodRecord>> {
+        let left = self.predecessor_pods.iter().chain(&self.loose_pods);
+        left.cloned().collect()
+    }
+
+    /// Why a queue is kept, and what to do about `pod`, one of those that were left.
+    pub fn kept_queue_text(&self, actor: &ActorRecord, queue: &QueueStatus, pod: &str) -> String {
+        let is_loose = |it: &Arc<PodRecord>| *it.metadata.key.name == *pod;
+        let (origin, remedy) = if self.loose_pods.iter().any(is_loose) {
+            ("which no workload controls", "delete that pod")
+        } else if actor.binds_to.is_some() {
+            let remedy = "restart that pod, which removes the sidecar";
+            ("which an earlier actor of this name left", remedy)
+        } else {
+            let remedy = "delete that pod's workload";
+            ("which an earlier actor of this name left", remedy)
+        };
+        format!(
+            "queue {} on transport {} is kept: pod {pod}, {origin}, receives from it; {remedy}, then delete the queue \
+             at the broker",
+            queue.name, queue.transport
+        )
+    }
+
     /// Decides about the shared `ConfigMap`s when this actor is deleted (RUN-2, SAFE-33).
     pub fn shared_config_maps(&self, others: bool, mounted: bool) -> SharedConfigMapAction {
         if self.keeps_shared {
@@ -316,6 +351,9 @@ fn after_unbinding(
     workloads: Vec<Arc<WorkloadRecord>>,
     now: Timestamp,
 ) -> (Vec<WorkloadRemoval>, NextPhase) {
+    if let Some(adoption) = plan_adoption(observed, &workloads, now) {
+        return adoption;
+    }
     if !workloads.is_empty() {
         let poll_after = workloads
             .iter()
@@ -362,7 +400,21 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     .collect()
 }
 
+/// How long to wait for the actor's pods to end.
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    time_left(
+        observed,
+        observed.pods.iter().chain(&observed.loose_pods),
+        now,
+    )
+}
+
+/// How long these pods may still delay the deletion.
+fn time_left<'a>(
+    observed: &Observed,
+    pods: impl Iterator<Item = &'a Arc<PodRecord>>,
+    now: Timestamp,
+) -> Option<Duration> {
     let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
     // A pod's `deletionTimestamp` is the end of its grace period. A pod that is not terminating yet gets its grace
     // period from the actor's deletion, or from when this process became leader, if that was later.
@@ -373,7 +425,7 @@ fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
         .0
         .max(observed.leading_since);
     let default_deadline = started.checked_add(grace).ok()?;
-    let pods = observed.pods.iter().filter(|pod| !pod.finished);
+    let pods = pods.filter(|pod| !pod.finished);
     let deadlines = pods.map(|pod| pod.deleted.as_ref().map_or(default_deadline, |by| by.0));
     let limit = deadlines.max()?.checked_add(GRACE_PERIOD_MARGIN).ok()?;
     Duration::try_from(limit.duration_since(now))

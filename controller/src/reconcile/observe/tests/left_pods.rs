@@ -108,6 +108,46 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
     }
 }
 
+/// FW-22: their StatefulSet was deleted without them.
+#[tokio::test]
+async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_adopted() {
+    let context = context();
+    let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
+    for (name, phase, controller) in [
+        ("a-0", "Running", true),
+        ("a-1", "Running", false),
+        ("a-2", "Failed", false),
+    ] {
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "set", "controller": controller,
+        });
+        let labels = json!({"app": "a", "asya.sh/asya": "a", "asya.sh/workload": "statefulset"});
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1", "labels": labels,
+                "ownerReferences": [owner],
+            },
+            "status": {"phase": phase},
+        });
+        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        labelled_pods.apply(&None, &pod);
+    }
+    labelled_pods.init_done(&None);
+    let standalone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    for (actor, own) in [
+        (standalone.actor, &["a-0"][..]),
+        (bound_to_web().actor, &[]),
+    ] {
+        let pods = ActorPods::list(&context, &actor, None);
+        let names = |pods: &[Arc<PodRecord>]| {
+            let names = pods.iter().map(|it| it.metadata.key.name.to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names(&pods.own), own);
+        assert_eq!(names(&pods.loose), ["a-1"]);
+    }
+}
+
 /// BIND-44: a user has taken one out of its workload.
 #[tokio::test]
 async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evict() {

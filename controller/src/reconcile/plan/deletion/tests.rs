@@ -1,3 +1,4 @@
+mod loose_pods;
 mod scale_up;
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Finds pods that an earlier actor left (FW-23) and that still receive from the queue of a later one of its name.
+//! Finds pods that an earlier actor (FW-23) or a workload deleted without them (FW-22) has left, and that still receive
+//! from the queue.
 
 use std::sync::Arc;
 
@@ -14,15 +15,15 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::record::{ActorRecord, PodRecord, UNFINISHED};
 
-/// The name of one of the `orphaned` pods whose sidecar uses `transport`; `None` if there is none. They are read from
-/// the API server, because the cache does not have their containers.
+/// The name of one of the pods that were `left` whose sidecar uses `transport`; `None` if there is none. They are read
+/// from the API server, because the cache does not have their containers.
 pub(super) async fn find_consumer(
     context: &Context,
     actor: &ActorRecord,
-    orphaned: &[Arc<PodRecord>],
+    left: &[Arc<PodRecord>],
     transport: &Transport,
 ) -> Result<Option<String>, StepError> {
-    if orphaned.is_empty() {
+    if left.is_empty() {
         return Ok(None);
     }
     let key = &actor.metadata.key;
@@ -31,14 +32,12 @@ pub(super) async fn find_consumer(
         .labels(&format!("{}={}", label::ASYA, key.name))
         .fields(UNFINISHED);
     let pods = api.list(&params).await.map_err(Error::Api)?;
-    let is_orphaned = |pod: &Pod| {
+    let was_left = |pod: &Pod| {
         let uid = pod.metadata.uid.as_deref();
-        orphaned
-            .iter()
-            .any(|orphan| Some(&*orphan.metadata.uid) == uid)
+        left.iter().any(|it| Some(&*it.metadata.uid) == uid)
     };
     let mut pods = pods.items.into_iter();
-    let consumer = pods.find(|pod| is_orphaned(pod) && uses(pod, transport));
+    let consumer = pods.find(|pod| was_left(pod) && uses(pod, transport));
     Ok(consumer.and_then(|pod| pod.metadata.name))
 }
 
