@@ -219,8 +219,13 @@ pub struct ObservedUnbinding {
 impl ObservedUnbinding {
     /// Whether the target has pods, with the sidecar or without.
     pub fn has_target_pods(&self) -> bool {
-        !self.pods.is_empty() || self.availability.as_ref().is_some_and(|it| it.active > 0)
+        has_target_pods(&self.pods, self.availability.as_ref())
     }
+}
+
+/// Whether a target has pods: those with the sidecar, or any of which its availability tells.
+pub fn has_target_pods(injected: &[PodToReplace], availability: Option<&Availability>) -> bool {
+    !injected.is_empty() || availability.is_some_and(|it| it.active > 0)
 }
 
 /// What limits how many pods unbinding replaces, besides the target's own availability.

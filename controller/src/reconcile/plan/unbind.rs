@@ -18,7 +18,7 @@ use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::reported::is_reported;
 use crate::reconcile::model::rollout::{
-    ObservedUnbinding, TargetObject, UNBIND_MARKER, UnbindLimits,
+    ObservedUnbinding, TargetObject, UNBIND_MARKER, UnbindLimits, has_target_pods,
 };
 use crate::reconcile::model::target_pods::PodToReplace;
 
@@ -126,7 +126,7 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
 /// What comes before the controller of the target may begin to replace its pods, with the sidecar or without (ROLL-2
 /// (d), (e), SAFE-13, SAFE-14).
 fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
-    if !inputs.has_target_pods() || inputs.since_last_action.is_some() {
+    if !has_target_pods(inputs.pods, inputs.availability) || inputs.since_last_action.is_some() {
         return None;
     }
     if let Some(text) = stops_all_pods(inputs.objects) {

@@ -98,11 +98,6 @@ impl UnbindInputs<'_> {
         Some(UnbindStep::Blocked(refused.message.clone()))
     }
 
-    /// Whether the target has pods, with the sidecar or without.
-    pub(super) fn has_target_pods(&self) -> bool {
-        !self.pods.is_empty() || self.availability.is_some_and(|it| it.active > 0)
-    }
-
     /// Whether the target's controller replaces pods because we gave up our fields, as far as that can be told. Not
     /// longer than the slot is held.
     pub(super) fn is_rolling_for_us(&self) -> bool {
