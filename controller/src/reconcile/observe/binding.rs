@@ -137,10 +137,9 @@ impl Observer<'_> {
         let rollout = match (&pods, counted) {
             (Some(pods), Some(counted)) if self.may_replace_pods() => {
                 let query = RolloutQuery {
-                    rollout: self.bound.rollout,
+                    bound: self.bound,
                     injection_verified: is_injection_verified(self.bound, self.previous),
                     probe_due: probe.as_ref().is_some_and(ObservedProbe::is_due),
-                    scales: self.bound.scales,
                     resolved: &target,
                     pods,
                 };

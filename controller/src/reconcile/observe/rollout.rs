@@ -17,6 +17,7 @@ use super::availability;
 use crate::binding::spec::comparable;
 use crate::context::Context;
 use crate::fault::Error;
+use crate::reconcile::desired::DesiredBinding;
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TargetObject};
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods};
@@ -25,14 +26,11 @@ use crate::record::{ActorRecord, Key};
 /// Inputs that decide what to read.
 #[derive(Clone, Copy)]
 pub struct RolloutQuery<'a> {
-    /// When the spec lets pods be replaced.
-    pub rollout: BindingRollout,
+    pub bound: &'a DesiredBinding,
     /// Whether a dry run passed with the current actor hash.
     pub injection_verified: bool,
     /// Whether a dry run is due in any case.
     pub probe_due: bool,
-    /// Whether the queue should scale the target.
-    pub scales: bool,
     pub resolved: &'a Resolved,
     /// The target's pods.
     pub pods: &'a TargetPods,
@@ -56,7 +54,8 @@ pub(super) async fn observe(
     let roll_now = actor.annotations.roll_now;
     let needs_replacement =
         !counted.outdated.is_empty() || (roll_now && !counted.all_outdated.is_empty());
-    let replaces_pods = needs_replacement && (roll_now || query.rollout == BindingRollout::Always);
+    let replaces_pods =
+        needs_replacement && (roll_now || query.bound.rollout == BindingRollout::Always);
     let needs_verification = counted.pods.matched == 0 && !query.injection_verified;
     let changes_handoff = query
         .resolved
@@ -64,7 +63,7 @@ pub(super) async fn observe(
         .scale
         .handoff()
         .is_some_and(|handoff| {
-            handoff.is_set != query.scales || context.rollout_slots.holds(key, clock::now())
+            handoff.is_set != query.bound.scales || context.rollout_slots.holds(key, clock::now())
         });
     if !replaces_pods && !needs_verification && !query.probe_due && !changes_handoff {
         return Ok(rollout);

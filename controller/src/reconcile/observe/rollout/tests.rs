@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use asya_process::clock;
-use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{AutoscalerHandoff, ObjectRef, Related, Resolution, Scale, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -9,11 +8,12 @@ use serde_json::{Value, json};
 use super::{RolloutQuery, TargetObject, observe};
 use crate::context::Context;
 use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::{ObservedRollout, TEMPLATE_ANNOTATIONS, TemplateSidecar};
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::target_pods::{PodToReplace, TargetPodCounts};
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, verified_status};
-use crate::record::{ActorRecord, Key};
+use crate::record::Key;
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -164,7 +164,7 @@ async fn observed_rollout() -> ObservedRollout {
 
 async fn observed_rollout_in(context: &Context) -> ObservedRollout {
     let resolved = served_target(context);
-    let actor = bound_actor();
+    let bound = bound_actor(false);
     let outdated = ["stays", "gone"].map(|uid| PodToReplace {
         uid: uid.into(),
         ..PodToReplace::default()
@@ -174,15 +174,26 @@ async fn observed_rollout_in(context: &Context) -> ObservedRollout {
         all_outdated: outdated.to_vec(),
         ..TargetPodCounts::default()
     };
-    let query = RolloutQuery {
-        rollout: BindingRollout::Always,
+    let pods = TargetPods::default();
+    let query = query(&bound, &resolved, &pods);
+    observe(context, &bound.actor, query, counted)
+        .await
+        .unwrap()
+}
+
+/// What is to be observed of a target whose dry run passed.
+fn query<'a>(
+    bound: &'a Observed,
+    resolved: &'a Resolved,
+    pods: &'a TargetPods,
+) -> RolloutQuery<'a> {
+    RolloutQuery {
+        bound: bound.desired_binding().unwrap(),
         injection_verified: true,
         probe_due: false,
-        scales: false,
-        resolved: &resolved,
-        pods: &TargetPods::default(),
-    };
-    observe(context, &actor, query, counted).await.unwrap()
+        resolved,
+        pods,
+    }
 }
 
 /// Deployment `web`, of a kind that the API server serves.
@@ -203,17 +214,18 @@ fn served_target(context: &Context) -> Resolved {
     }
 }
 
-/// Actor `ns/a`, which binds `web`.
-fn bound_actor() -> ActorRecord {
+/// Actor `ns/a`, which binds `web` and is scaled by its queue or not.
+fn bound_actor(scales: bool) -> Observed {
     let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
-    let spec = json!({"transport": "mq", "workloadRef": binds_to});
-    let observed = observed(&actor(&json!({}), &spec, &verified_status()));
-    ActorRecord::clone(&observed.actor)
+    let scaling = json!({"enabled": scales});
+    let spec = json!({"transport": "mq", "workloadRef": binds_to, "scaling": scaling});
+    observed(&actor(&json!({}), &spec, &verified_status()))
 }
 
 /// SO-5, SAFE-15: the pods that the owner replaces for the handoff are observed, and only for that.
 #[tokio::test]
 async fn target_without_a_due_rollout_is_read_only_while_its_handoff_changes() {
+    let pods = TargetPods::default();
     for (is_set, scales, holds_slot, is_read) in [
         (Some(false), true, false, true),
         (Some(true), false, false, true),
@@ -233,21 +245,15 @@ async fn target_without_a_due_rollout_is_read_only_while_its_handoff_changes() {
             };
             resolved.target.scale = Scale::HandedOff(workload, handoff);
         }
-        let actor = bound_actor();
+        let bound = bound_actor(scales);
         if holds_slot {
             let until = clock::now() + Duration::from_mins(5);
-            context.rollout_slots.acquire(&actor.metadata.key, until);
+            context.rollout_slots.acquire(bound.key(), until);
         }
-        let query = RolloutQuery {
-            rollout: BindingRollout::Always,
-            injection_verified: true,
-            probe_due: false,
-            scales,
-            resolved: &resolved,
-            pods: &TargetPods::default(),
-        };
+        let query = query(&bound, &resolved, &pods);
         let counted = TargetPodCounts::default();
-        let rollout = observe(&context, &actor, query, counted).await.unwrap();
+        let rollout = observe(&context, &bound.actor, query, counted);
+        let rollout = rollout.await.unwrap();
         let row = format!("{is_set:?} {scales} {holds_slot}");
         assert_eq!(!rollout.objects.is_empty(), is_read, "{row}");
     }
