@@ -178,8 +178,17 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- fail (printf "env names %s, which the chart itself sets, from its other values" .name) }}
 {{- end }}
 {{- end }}
+{{- $guard := and .Values.rbac.create .Values.rbac.guard }}
+{{- range .Values.controller.watchNamespaces }}
+{{- if and $guard (hasPrefix "kube-" .) (ne . $.Release.Namespace) }}
+{{- fail (printf "controller.watchNamespaces names %s, where rbac.guard lets the operator write nothing; move its actors to a namespace of their own" .) }}
+{{- end }}
+{{- if and $.Values.webhook.enabled (has . (list "kube-system" "kube-public" "kube-node-lease")) }}
+{{- fail (printf "controller.watchNamespaces names %s, which the webhook never serves; move its actors to a namespace of their own" .) }}
+{{- end }}
+{{- end }}
 {{- $scripts := .Values.runtime.namespace }}
-{{- if and .Values.rbac.create .Values.rbac.guard (hasPrefix "kube-" $scripts) (ne $scripts .Release.Namespace) }}
+{{- if and $guard (hasPrefix "kube-" $scripts) (ne $scripts .Release.Namespace) }}
 {{- fail (printf "runtime.namespace is %s, where rbac.guard lets the operator write nothing; choose another namespace" $scripts) }}
 {{- end }}
 {{- $health := int .Values.health.port }}

@@ -123,9 +123,9 @@ UNKNOWN = [
 
 
 class Refusals(ChartCase):
-    def refusal(self, values):
+    def refusal(self, values, **options):
         with self.assertRaises(Refused) as caught:
-            self.helm.text(values)
+            self.helm.text(values, **options)
         return str(caught.exception)
 
     def assert_refused_at(self, path, values):
@@ -200,6 +200,29 @@ class Refusals(ChartCase):
         for off in ({"guard": False}, {"create": False}):
             self.helm.text({**values, "rbac": off})
         self.helm.text(values, namespace="kube-public")
+
+    def test_namespaces_of_kubernetes_are_not_watched(self):
+        """SEC-13, SEC-12: the guard lets nothing be written there, and the webhook reviews nothing."""
+        remedy = "; move its actors to a namespace of their own"
+        guarded, unserved = ", where rbac.guard lets the operator write nothing" + remedy, ", which the webhook never serves" + remedy
+        off = {"rbac": {"guard": False}}
+        for name, values, text in (
+            ("kube-system", {}, guarded),
+            ("kube-flannel", {}, guarded),
+            ("kube-system", off, unserved),
+            ("kube-public", {"rbac": {"create": False}}, unserved),
+            ("kube-node-lease", off, unserved),
+            ("kube-flannel", off, None),
+            ("kubeflow", {}, None),
+            ("kube-system", {**off, "webhook": {"enabled": False}}, None),
+        ):
+            with self.subTest(name, values=values):
+                values = {**values, **at("controller.watchNamespaces", ["team", name])}
+                if text:
+                    self.assertIn("controller.watchNamespaces names " + name + text, self.refusal(values))
+                else:
+                    self.helm.text(values)
+        self.assertIn(unserved, self.refusal(at("controller.watchNamespaces", ["kube-system"]), namespace="kube-system"))
 
     def test_what_reads_metrics_needs_metrics(self):
         """OPS-10: there would be nothing to scrape, an empty dashboard, and an alert for ever."""
