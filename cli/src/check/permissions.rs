@@ -1,6 +1,7 @@
 //! Permissions that the operator's programs need in every installation. The chart grants them, and more where values
 //! ask for it.
 
+use asya_shared::admission::{injector_name, owner_role_name, validator_name};
 use asya_shared::names::LEASE;
 
 use crate::cluster::Permission;
@@ -26,14 +27,19 @@ const fn rule(
     }
 }
 
+/// The flag that names the release, from which the names of the webhook configurations follow.
+const WEBHOOK_RULES: &str = "--webhook-rules=";
+
 const READ: &[&str] = &["list", "watch"];
 const MANAGE: &[&str] = &["list", "watch", "create", "patch", "delete"];
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Of the controller, in the namespaces of actors.
-const IN_NAMESPACES: [RoleRule; 9] = [
+const IN_NAMESPACES: [RoleRule; 10] = [
     rule("asya.sh", "asyncactors", &["list", "watch", "patch"]),
     rule("asya.sh", "asyncactors/status", &["patch"]),
+    // Some API servers ask for it where an owner reference, as those of children, has blockOwnerDeletion.
+    rule("asya.sh", "asyncactors/finalizers", &["update"]),
     rule("apps", "deployments", MANAGE),
     rule("apps", "statefulsets", MANAGE),
     rule("", "configmaps", &["create", "patch", "delete"]),
@@ -61,6 +67,11 @@ const FOR_WEBHOOK: [RoleRule; 2] = [
     rule(ADMISSION, "mutatingwebhookconfigurations", READ),
     rule(ADMISSION, "validatingwebhookconfigurations", READ),
 ];
+
+/// Of the controller, for the webhook configurations. Some API servers let only those change an object's owner who may
+/// delete it.
+const WRITE_CONFIGURATION: &[&str] = &["create", "patch", "delete"];
+const WRITE_OWNER: &[&str] = &["list", "watch", "patch", "delete"];
 
 /// Of the webhook, in the whole cluster.
 const OF_WEBHOOK: [RoleRule; 1] = [rule("asya.sh", "asyncactors", READ)];
@@ -95,6 +106,10 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
         let for_webhook = webhook.map(|_| FOR_WEBHOOK).into_iter().flatten();
         let in_cluster = IN_CLUSTER.into_iter().chain(for_webhook);
         add(&mut all, controller, in_cluster, None, None);
+        let release = controller.flag(WEBHOOK_RULES).filter(|it| !it.is_empty());
+        for (rule, name) in release.into_iter().flat_map(named_after) {
+            add(&mut all, controller, [rule], None, Some(&name));
+        }
         if controller.flag("--leader-elect=") == Some("true") {
             let lease = [rule("coordination.k8s.io", "leases", &["get", "update"])];
             add(&mut all, controller, lease, Some(home), Some(LEASE));
@@ -112,6 +127,27 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
         }
     }
     all
+}
+
+/// Cluster-wide objects that are named after the release, and what the controller does with them.
+fn named_after(release: &str) -> [(RoleRule, String); 3] {
+    let clusterroles = "clusterroles";
+    let mutating = "mutatingwebhookconfigurations";
+    let validating = "validatingwebhookconfigurations";
+    [
+        (
+            rule(ADMISSION, mutating, WRITE_CONFIGURATION),
+            injector_name(release, 0),
+        ),
+        (
+            rule(ADMISSION, validating, WRITE_CONFIGURATION),
+            validator_name(release),
+        ),
+        (
+            rule("rbac.authorization.k8s.io", clusterroles, WRITE_OWNER),
+            owner_role_name(release),
+        ),
+    ]
 }
 
 fn add(
@@ -152,6 +188,43 @@ mod tests {
             .iter()
             .filter(|it| it.permission.resource == resource && it.permission.verb == "list");
         of_it.map(|it| it.namespace.clone()).collect()
+    }
+
+    /// The verbs of a resource that the controller needs, and the name that they are limited to.
+    fn verbs<'a>(all: &'a [Needed], resource: &str, name: Option<&str>) -> Vec<&'a str> {
+        let of_it = all
+            .iter()
+            .filter(|it| it.permission.resource == resource && it.name.as_deref() == name);
+        of_it.map(|it| it.permission.verb).collect()
+    }
+
+    /// CFG-1, SEC-12
+    #[test]
+    fn rights_to_set_and_change_owners_are_asked_for() {
+        let flags = ["--webhook-rules=asya"];
+        let all = needed(&[deployment("controller", &flags)], "home", &[]);
+        let [injector, validator, owner] =
+            ["asya-injector", "asya-validator", "asya-webhook-anchor"].map(Some);
+        assert_eq!(verbs(&all, "asyncactors/finalizers", None), ["update"]);
+        let create = ["create", "patch", "delete"];
+        assert_eq!(
+            verbs(&all, "mutatingwebhookconfigurations", injector),
+            create
+        );
+        assert_eq!(
+            verbs(&all, "validatingwebhookconfigurations", validator),
+            create
+        );
+        assert_eq!(
+            verbs(&all, "clusterroles", owner),
+            ["list", "watch", "patch", "delete"]
+        );
+        let without = needed(
+            &[deployment("controller", &["--webhook-rules="])],
+            "home",
+            &[],
+        );
+        assert!(without.iter().all(|it| it.name.is_none()), "{without:?}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub struct WebhookConfigSettings {
 
 impl WebhookConfigSettings {
     fn owner_role(&self) -> String {
-        format!("{}-webhook-anchor", self.release)
+        admission::owner_role_name(&self.release)
     }
 }
 

@@ -65,16 +65,15 @@ pub fn mutating(
         .into_iter()
         .chain(required.own)
         .for_each(|entry| objects.add_own(entry));
-    let objects = objects.0.into_iter().enumerate().map(|(number, object)| {
-        let name = match number {
-            0 => format!("{}-injector", settings.release),
-            _ => format!("{}-injector-{}", settings.release, number + 1),
-        };
-        MutatingWebhookConfiguration {
-            metadata: metadata(settings, name),
-            webhooks: Some(object.entries),
-        }
-    });
+    let objects =
+        objects
+            .0
+            .into_iter()
+            .enumerate()
+            .map(|(number, object)| MutatingWebhookConfiguration {
+                metadata: metadata(settings, injector_name(&settings.release, number)),
+                webhooks: Some(object.entries),
+            });
     MutatingConfigurations {
         objects: objects.collect(),
         unenforced_required: required.unenforced,
@@ -136,12 +135,33 @@ impl Objects {
     }
 }
 
+/// Name of the mutating configuration with this number, from 0.
+#[must_use]
+pub fn injector_name(release: &str, number: usize) -> String {
+    match number {
+        0 => format!("{release}-injector"),
+        _ => format!("{release}-injector-{}", number + 1),
+    }
+}
+
+/// Name of the validating configuration.
+#[must_use]
+pub fn validator_name(release: &str) -> String {
+    format!("{release}-validator")
+}
+
+/// Name of the `ClusterRole` that owns the configurations.
+#[must_use]
+pub fn owner_role_name(release: &str) -> String {
+    format!("{release}-webhook-anchor")
+}
+
 /// Renders the validating configuration (VAC-8).
 #[must_use]
 pub fn validating(settings: &EntrySettings) -> ValidatingWebhookConfiguration {
     let strings = |texts: &[&str]| Some(texts.iter().map(ToString::to_string).collect());
     ValidatingWebhookConfiguration {
-        metadata: metadata(settings, format!("{}-validator", settings.release)),
+        metadata: metadata(settings, validator_name(&settings.release)),
         webhooks: Some(vec![
             deletion::entry(settings),
             ValidatingWebhook {

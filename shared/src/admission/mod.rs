@@ -13,7 +13,9 @@ mod syntax;
 #[cfg(test)]
 mod testing;
 
-pub use configurations::{MutatingConfigurations, mutating, validating};
+pub use configurations::{
+    MutatingConfigurations, injector_name, mutating, owner_role_name, validating, validator_name,
+};
 pub use deletion::CRD_NAME;
 pub use entry::{is_required_entry, required_entry_name};
 pub use kept::kept_entries;
