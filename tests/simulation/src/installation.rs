@@ -64,7 +64,7 @@ fn sqs(name: &str) -> Value {
 /// # Errors
 /// If the program does not accept them.
 pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Error> {
-    clap::Parser::try_parse_from([
+    let mut args: Args = clap::Parser::try_parse_from([
         "asya-controller".to_owned(),
         format!("--namespace={OPERATOR_NAMESPACE}"),
         format!("--pod-name={}", process.name),
@@ -76,7 +76,11 @@ pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Er
         // Often enough for every run to see some.
         "--max-reconcile-interval=1m".to_owned(),
         "--queue-health-check-interval=20s".to_owned(),
-    ])
+    ])?;
+    // The installation stays as it is in a run, so no workload may wait for others to roll out (SAFE-36): with no slot
+    // at all, it would wait for ever.
+    args.max_workload_rollouts = 0;
+    Ok(args)
 }
 
 /// The flags of a replica of the webhook.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::actions::{CONVERGENCE_TIMEOUT, act, delete_all};
+use crate::actions::{CONVERGENCE_TIMEOUT, act, delete_all, resume_all};
 use crate::clock;
 use crate::convergence;
 use crate::faults::{Fault, Faults};
@@ -91,6 +91,7 @@ async fn run_schedule(options: &Options) -> Report {
     sleep_until(began + schedule.end).await;
     world.trace.add("ACTION", "no more actions and faults");
     world.forbidden.lock().clear();
+    resume_all(&world);
     if !schedule.owners.is_empty() {
         // Until the owner that was cut off or crashed last writes again.
         sleep(Duration::from_mins(1)).await;

@@ -20,6 +20,8 @@ use crate::webhook_replicas::WebhookReplicas;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, rivals, writer};
 
+const PAUSED: &str = "asya.sh/paused";
+
 /// Carries out an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
     world.trace.add("ACTION", action);
@@ -43,6 +45,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         Action::Update(actor, patch) => update(world, &id(&resources::ACTORS, actor), |object| {
             merge_patch(&mut object["spec"], patch);
         }),
+        Action::Pause(actor) => set_paused(world, &id(&resources::ACTORS, actor), true),
+        Action::Resume(actor) => set_paused(world, &id(&resources::ACTORS, actor), false),
         Action::Delete(actor) => delete(world, &id(&resources::ACTORS, actor)),
         Action::Orphan(actor) => orphan(world, &id(&resources::ACTORS, actor)),
         Action::Publish(actor, messages) => {
@@ -145,6 +149,27 @@ fn act_on_cluster(world: &World, action: &Action) {
         }
         Action::SetClock(seconds) => clock::set_error(*seconds),
         _ => {}
+    }
+}
+
+fn set_paused(world: &World, actor: &Id, paused: bool) {
+    update(world, actor, |object| {
+        let value = paused.then_some("true");
+        let annotations = json!({"annotations": {PAUSED: value}});
+        merge_patch(&mut object["metadata"], &annotations);
+    });
+}
+
+/// Ends every pause.
+pub fn resume_all(world: &World) {
+    let paused: Vec<Id> = {
+        let server = world.server.lock();
+        let actors = server.store.all(&resources::ACTORS);
+        let paused = actors.filter(|(_, it)| it["metadata"]["annotations"][PAUSED].is_string());
+        paused.map(|(id, _)| id.clone()).collect()
+    };
+    for id in paused {
+        set_paused(world, &id, false);
     }
 }
 

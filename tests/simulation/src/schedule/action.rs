@@ -18,6 +18,10 @@ pub enum Action {
     Create(Actor, Value),
     /// A user changes the spec of an actor by a merge patch.
     Update(Actor, Value),
+    /// A user pauses an actor.
+    Pause(Actor),
+    /// A user ends the pause of an actor.
+    Resume(Actor),
     /// A user deletes an actor.
     Delete(Actor),
     /// A user deletes an actor with propagation policy Orphan.
@@ -81,6 +85,8 @@ impl fmt::Display for Action {
         match self {
             Self::Create(actor, spec) => write!(f, "a user creates {}: {spec}", name(actor)),
             Self::Update(actor, patch) => write!(f, "a user changes {}: {patch}", name(actor)),
+            Self::Pause(actor) => write!(f, "a user pauses {}", name(actor)),
+            Self::Resume(actor) => write!(f, "a user resumes {}", name(actor)),
             Self::Delete(actor) => write!(f, "a user deletes {}", name(actor)),
             Self::Orphan(actor) => write!(f, "a user orphans the objects of {}", name(actor)),
             Self::Publish(actor, count) => write!(f, "{count} messages for {}", name(actor)),

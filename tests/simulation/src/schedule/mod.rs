@@ -81,6 +81,7 @@ impl Schedule {
             at,
         ));
         let all: Vec<Actor> = actors().into_iter().chain(bindings.actors()).collect();
+        actions.extend(pauses(&mut seed.rng_for("plan of pauses"), at));
         actions.extend(rivals(&mut seed.rng_for("plan of rivals"), &all, at));
         actions.sort_by_key(|(at, _)| *at);
         let at = actions.last().map_or(at, |(last, _)| at.max(*last));
@@ -116,6 +117,24 @@ fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)
             ));
         }
     }
+    actions
+}
+
+/// In some runs, a user pauses an actor for a while, and often changes it meanwhile. The last pause has an end.
+fn pauses(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
+    if random.u8(..4) > 0 {
+        return Vec::new();
+    }
+    let actor = *pick(random, &actors());
+    let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+    let mut at = delay(random, 2_000.min(end)..end + 1);
+    let mut actions = vec![(at, Action::Pause(actor))];
+    if random.u8(..3) > 0 {
+        at += delay(random, 10..8_000);
+        actions.push((at, Action::Update(actor, change(random))));
+    }
+    at += delay(random, 10..20_000);
+    actions.push((at, Action::Resume(actor)));
     actions
 }
 
