@@ -35,7 +35,8 @@ async fn messages_of_a_lost_connection_are_not_prefetched_again() {
     bench.stop(scheduler).await;
 }
 
-/// SC-32, SC-34, SC-44: giving it back costs a delivery, but the consumer timeout does not cover calls that it waits for.
+/// SC-32, SC-34, SC-44: giving it back costs a delivery, but the consumer timeout does not cover calls that it waits
+/// for.
 #[tokio::test(start_paused = true)]
 async fn redelivered_message_waits_five_minutes_behind_a_long_call() {
     let mut bench = Bench::new();
