@@ -1,5 +1,7 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use k8s_openapi::jiff::Timestamp;
@@ -175,4 +177,37 @@ async fn target_whose_pods_cannot_be_dry_run_keeps_its_pods() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// SAFE-7: the target has all its pods, so a quota needs room only for what injection adds.
+#[tokio::test]
+async fn pod_that_a_quota_rejects_is_judged_as_the_replacement_of_another() {
+    let bodies: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let sink = Arc::clone(&bodies);
+    let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let sink = Arc::clone(&sink);
+        async move {
+            let body = request.into_body().collect_bytes().await?;
+            sink.lock().push(serde_json::from_slice(&body)?);
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+                "message": "pods \"a\" is forbidden: exceeded quota: q",
+            });
+            let body = kube::client::Body::from(status.to_string().into_bytes());
+            let response = http::Response::builder().status(403).body(body)?;
+            Ok::<_, tower::BoxError>(response)
+        }
+    });
+    let context = fixtures::context_of(kube::Client::new(server, "default"));
+    let mut observed = bound(None);
+    let rollout = observed.resolved_mut().rollout.as_mut().unwrap();
+    let model = json!({"name": "model", "resources": {"requests": {"cpu": "4"}}});
+    rollout.probe_pod = Some(json!({"metadata": {}, "spec": {"containers": [model]}}));
+    rollout.pod_counts.pods.matched = 1;
+    let step = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
+    let outcome = blocked(&context, &observed, &step, &mut ProbeState::default()).await;
+    assert!(outcome.is_some(), "there is no room for that, either");
+    let cpu = |pod: &Value| pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].clone();
+    let requests: Vec<_> = bodies.lock().iter().map(cpu).collect();
+    assert_eq!(requests, ["4", "0"]);
 }

@@ -17,7 +17,7 @@ use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, slot_end, spec};
-use crate::record::{Key, PodRecord, Projected};
+use crate::record::{ActorRecord, Key, PodRecord, Projected};
 
 /// BIND-43, FW-23 (e): a sidecar without a queue fails its pod.
 #[tokio::test]
@@ -146,6 +146,17 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
         assert_eq!(names(&pods.own), own);
         assert_eq!(names(&pods.loose), ["a-1"]);
     }
+
+    let stored = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": spec(&json!({})),
+    });
+    let stored: Projected<ActorRecord> = serde_json::from_str(&stored.to_string()).unwrap();
+    context.stores.actors.apply(&None, &stored);
+    let key = Key::new("ns", "a");
+    let observed = super::super::observe(&context, &key, clock::now()).await;
+    let observed = observed.unwrap().unwrap();
+    assert_eq!(observed.loose_pods.len(), 1);
 }
 
 /// BIND-44: a user has taken one out of its workload.
