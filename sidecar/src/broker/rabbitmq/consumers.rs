@@ -5,15 +5,14 @@ use std::time::Duration;
 use asya_amqp::{CONSUMER_TIMEOUT, Connection, Purpose};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Connector, name};
+use super::consuming::{Consumer, Consuming};
 use super::counting::Counting;
 use super::detached::Detached;
 use super::near_delivery_limit::NearDeliveryLimit;
 use super::prefetch::{Change, change};
-use super::unacknowledged::{Acknowledgement, Unacknowledged};
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Settlement};
 use crate::decide::Deliveries;
 use crate::metrics::BrokerMetrics;
@@ -68,38 +67,8 @@ impl ConsumerTimeout {
     }
 }
 
-/// Since this version, a quorum queue takes back a delivery that is not settled in time, and cancels its consumer.
-/// Before, the channel was closed.
-const CANCELS_LATE: (u16, u16) = (4, 3);
-/// A delivery that is older may have exceeded a consumer timeout, which is set in minutes.
-const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to look for the queue after the broker has cancelled a consumer.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// State of one connection.
-pub(super) struct Consuming {
-    connection: u64,
-    /// The broker also cancels a consumer that does not settle a delivery in time.
-    cancels_late: bool,
-    lost: CancellationToken,
-    consumers: Vec<Consumer>,
-    /// Number of consumers added so far; makes consumer tags unique.
-    added: u64,
-    /// The addition or cancellation of a consumer that the broker has not confirmed yet.
-    changing: Option<Change>,
-    /// The broker has cancelled a consumer because the queue was deleted or moved, unless the lookup finds it.
-    queue_is_gone: bool,
-    /// Tells whether the queue still exists.
-    lookup: Option<AbortOnDropHandle<bool>>,
-    pub(super) unacknowledged: Unacknowledged,
-    /// Deliveries to return once no consumer is to be cancelled: the broker would deliver them to it again, at once.
-    returning: Vec<(u64, Settlement)>,
-}
-
-struct Consumer {
-    name: String,
-    prefetch: usize,
-}
 
 /// An input of an open connection.
 enum ConsumeStep {
@@ -365,112 +334,6 @@ impl Session {
     fn emit(&self, event: Event) {
         // The receiver is gone during shutdown.
         let _ = self.events.send(event);
-    }
-}
-
-impl Consuming {
-    fn new(connection: u64, broker: Option<(u16, u16)>) -> Self {
-        Self {
-            connection,
-            cancels_late: broker.is_some_and(|version| version >= CANCELS_LATE),
-            lost: CancellationToken::new(),
-            consumers: Vec::new(),
-            added: 0,
-            changing: None,
-            queue_is_gone: false,
-            lookup: None,
-            unacknowledged: Unacknowledged::default(),
-            returning: Vec::new(),
-        }
-    }
-
-    /// Whether a delivery may not have been settled in time. Otherwise the queue is not looked for: one that was
-    /// deleted and made again exists, too, but does not redeliver what is in flight.
-    fn may_be_late(&self) -> bool {
-        let age = self.unacknowledged.age();
-        self.cancels_late && age.is_some_and(|age| age >= MIN_CONSUMER_TIMEOUT)
-    }
-
-    /// Whether the queue has been deleted, so that the broker does not deliver again what is in flight.
-    fn is_not_redelivered(&self) -> bool {
-        self.queue_is_gone && self.lookup.is_none()
-    }
-
-    /// Whether, in addition, nothing more is delivered. If the lookup got no answer, the broker may have cancelled only
-    /// one of several consumers.
-    fn may_reconnect(&self) -> bool {
-        let is_idle = || self.unacknowledged.unsettled().next().is_none();
-        self.is_not_redelivered() && (self.consumers.is_empty() || is_idle())
-    }
-
-    /// Number of unsettled deliveries of cancelled consumers, without those to return.
-    fn draining(&self) -> usize {
-        let is_active =
-            |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
-        let is_returning = |tag: u64| self.returning.iter().any(|(number, _)| *number == tag);
-        self.unacknowledged
-            .unsettled()
-            .filter(|(tag, name)| !is_active(name) && !is_returning(*tag))
-            .count()
-    }
-
-    pub(super) fn settle(
-        &mut self,
-        connection: &Connection,
-        receipt: &Receipt,
-        settlement: Settlement,
-    ) {
-        if receipt.connection != self.connection {
-            return;
-        }
-        if settlement.is_requeue() {
-            // It stays unsettled until then, so that no acknowledgement of later deliveries includes it.
-            self.returning.push((receipt.number, settlement));
-            return;
-        }
-        let acknowledged = matches!(settlement, Settlement::Acknowledge);
-        if self.unacknowledged.settle(receipt.number, acknowledged) && !acknowledged {
-            connection.reject(receipt.number, false);
-        }
-    }
-
-    /// A delivery of a lost connection is settled.
-    pub(super) fn forget(&mut self, receipt: &Receipt) {
-        if receipt.connection == self.connection {
-            self.unacknowledged.settle(receipt.number, false);
-        }
-    }
-
-    /// Returns the deliveries that wait for it.
-    pub(super) fn return_all(&mut self, connection: &Connection) {
-        for (number, settlement) in std::mem::take(&mut self.returning) {
-            if !self.unacknowledged.settle(number, false) {
-                continue;
-            }
-            if settlement == Settlement::RequeueFailed {
-                connection.reject(number, true);
-            } else {
-                connection.requeue(number);
-            }
-        }
-    }
-
-    /// Sends the acknowledgements that wait.
-    pub(super) fn acknowledge(&mut self, connection: &Connection) {
-        for acknowledgement in self.unacknowledged.take_acknowledgements() {
-            match acknowledgement {
-                Acknowledgement::One(tag) => connection.acknowledge(tag, false),
-                Acknowledgement::UpTo(tag) => connection.acknowledge(tag, true),
-            }
-        }
-    }
-
-    /// Of all consumers together.
-    fn prefetch(&self) -> usize {
-        self.consumers
-            .iter()
-            .map(|consumer| consumer.prefetch)
-            .sum()
     }
 }
 

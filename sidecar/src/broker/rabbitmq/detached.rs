@@ -3,7 +3,7 @@
 
 use asya_amqp::Connection;
 
-use super::consumers::Consuming;
+use super::consuming::Consuming;
 use crate::broker::{Receipt, Settlement};
 
 /// What is in flight on a connection whose consumers the broker has cancelled.

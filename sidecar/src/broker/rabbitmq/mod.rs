@@ -3,6 +3,7 @@
 
 mod connect;
 mod consumers;
+mod consuming;
 mod counting;
 mod detached;
 mod near_delivery_limit;

@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time;
 
-use super::super::MIN_CONSUMER_TIMEOUT;
 use super::{Settlements, session};
+use crate::broker::rabbitmq::consuming::MIN_CONSUMER_TIMEOUT;
 use crate::broker::rabbitmq::testing::{frame, method, settings};
 use crate::broker::{Delivery, Demand, Event, Settlement};
 use crate::config::RabbitMqConfig;
