@@ -341,21 +341,22 @@ impl WebhookConfigManager {
         if *known == KnownNamespaces::All {
             return Ok(Vec::new());
         }
-        let is_unknown = |namespace: &str| !known.contains(namespace);
-        if let Some(before) = self.entries_before.as_ref().filter(|it| it.known == *known) {
-            return Ok(admission::kept_entries(
-                settings,
-                &before.entries,
-                is_unknown,
-            ));
+        if self
+            .entries_before
+            .as_ref()
+            .is_none_or(|it| it.known != *known)
+        {
+            let objects = self.mutating.read_all().await?.into_iter();
+            let entries = objects.flat_map(|it| it.webhooks.unwrap_or_default());
+            self.entries_before = Some(EntriesBefore {
+                known: known.clone(),
+                entries: entries.collect(),
+            });
         }
-        let objects = self.mutating.read_all().await?.into_iter();
-        let entries = objects.flat_map(|it| it.webhooks.unwrap_or_default());
-        let entries: Vec<_> = entries.collect();
-        let kept = admission::kept_entries(settings, &entries, is_unknown);
-        let known = known.clone();
-        self.entries_before = Some(EntriesBefore { known, entries });
-        Ok(kept)
+        let before = self.entries_before.as_ref();
+        let before = before.map_or(&[][..], |it| &it.entries);
+        let is_unknown = |namespace: &str| !known.contains(namespace);
+        Ok(admission::kept_entries(settings, before, is_unknown))
     }
 
     /// Publishes what the webhook cannot observe itself.
