@@ -23,27 +23,25 @@ use crate::reconcile::model::outcome::{AWAITS_SLOT, HandoffChange, RolloutOutcom
 use crate::reconcile::model::rollout::ObservedRollout;
 use crate::record::HpaRecord;
 
-/// The step for the handoff annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandoffStep {
     /// It should be set, as far as contention allows.
     Set(FieldDecision),
     Remove,
-    /// It should be set or removed, which makes the owner replace the pods, but not now.
+    /// Setting or removing it would make the owner replace the pods, which has to wait.
     Blocked(HandoffBlocker),
 }
 
-/// Why the annotation is not written by itself now.
+/// What keeps the annotation from being written outside a rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandoffBlocker {
-    /// The maximum number of targets is being rolled out (SAFE-15).
+    /// No rollout slot is free (SAFE-15).
     NoSlot,
     /// The target's pods must not be replaced now, for this reason.
     Rollout(String),
 }
 
 impl HandoffBlocker {
-    /// What to report.
     pub fn text(&self) -> &str {
         match self {
             Self::NoSlot => AWAITS_SLOT,
@@ -51,7 +49,7 @@ impl HandoffBlocker {
         }
     }
 
-    /// When to check again: no watch reports what it waits for.
+    /// How long to wait before checking again: no watch reports that the blocker is gone.
     pub fn recheck_after(&self) -> Duration {
         match self {
             Self::NoSlot => FALLBACK_REQUEUE,
@@ -116,8 +114,8 @@ pub(super) fn plan_handoff(
     Some(HandoffStep::Blocked(blocker))
 }
 
-/// Why the owner must not be made to replace the target's pods now, where no rollout does so (ROLL-2, SAFE-13 to
-/// SAFE-15).
+/// The reason not to make the owner replace the target's pods now, if no rollout replaces them anyway (ROLL-2, SAFE-13
+/// to SAFE-15).
 fn blocker(rollout: &ObservedRollout) -> Option<HandoffBlocker> {
     let ObservedRollout {
         availability,
@@ -143,8 +141,8 @@ fn is_replacing_pods(rollout: &ObservedRollout) -> bool {
     rollout.availability.has_terminating || rollout.objects.iter().any(|it| it.rolling)
 }
 
-/// The change to the actor's slot where no rollout is due: the annotation needs one until the owner has replaced the
-/// pods (SAFE-15).
+/// The change to the actor's slot if no rollout is due: the annotation needs one until the owner has replaced the pods
+/// (SAFE-15).
 pub(super) fn slot_change(
     observed: &Observed,
     step: Option<&HandoffStep>,
@@ -219,7 +217,7 @@ pub(super) fn is_due(rollout: Option<&RolloutDecision>) -> bool {
     )
 }
 
-/// The state of the handoff, as far as scaling depends on it.
+/// The part of the handoff's state that scaling depends on.
 pub(super) struct HandoffState {
     /// HPAs other than the owner's own.
     pub other_hpas: Vec<Arc<HpaRecord>>,

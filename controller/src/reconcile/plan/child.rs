@@ -1,4 +1,4 @@
-//! Plans one child, by whether it exists, is ours, and is as last applied.
+//! Plans one child from whether it exists, is ours, and is unchanged since our last apply.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use crate::fault::{Fault, Reason, Requeue, StepError};
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::record::{ActorRecord, AppliedRecord, Key, LastApplied, Metadata};
 
-/// The step for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChildStep {
     /// It is as desired, or must not be touched.
@@ -74,7 +73,6 @@ pub enum ChildAction {
     Delete(Box<str>),
 }
 
-/// An update of one of our objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildUpdate {
     pub uid: Box<str>,
@@ -96,7 +94,7 @@ impl ChildUpdate {
 }
 
 impl<R: AppliedRecord> PlannedChild<R> {
-    /// Combines the step with what its execution needs; `existing` is the object that has this name.
+    /// Combines the step with its parameters; `existing` is the object with this name.
     pub fn new(
         ownership: &ChildOwnership,
         key: Key,
@@ -124,8 +122,8 @@ impl<R: AppliedRecord> PlannedChild<R> {
     }
 }
 
-/// Plans the update of the `existing` object that made a creation fail and is not in the cache yet; `None` while it is
-/// being deleted, which triggers a reconcile.
+/// Plans the update after a creation failed because `existing`, which is not in the cache yet, has the name. `None`
+/// while it is being deleted; the end of its deletion triggers a reconcile.
 ///
 /// # Errors
 /// `rejection` if the object does not exist after all, or a fault if it is foreign.
@@ -142,7 +140,7 @@ pub fn after_rejected_creation<R: AppliedRecord>(
     }
 }
 
-/// Whether this is the object that we applied with this hash, and no other manager has taken a field of ours since.
+/// Whether this is the object that we applied with this hash, and no other manager has taken any of our fields since.
 pub fn is_unchanged(
     applied: &InventoryEntry,
     metadata: &Metadata,

@@ -8,7 +8,6 @@ use crate::reconcile::contention::{ContestedPart, FieldDecision, SpecRevision};
 use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
 
-/// The contested fields of a binding.
 #[derive(Debug)]
 pub struct ContestedFields {
     /// The `ScaledObject`, which has the actor's name.
@@ -22,7 +21,7 @@ pub struct ContestedFields {
 }
 
 impl ContestedFields {
-    /// The fields, of which the `ScaledObject`'s have this decision.
+    /// `scaled_object` is the decision on the `ScaledObject`'s fields.
     pub(super) fn new(observed: &Observed, scaled_object: Option<&FieldDecision>) -> Self {
         let resolved = observed.resolved();
         // The desired object is needed only after a conflict, to find the field.
@@ -47,7 +46,6 @@ impl ContestedFields {
     }
 }
 
-/// A field that other managers contest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ContestedField {
     /// Our fields of the `ScaledObject`, as desired (CONF-5).
@@ -83,7 +81,7 @@ impl ContestedField {
         }
     }
 
-    /// Why scaling is not as desired once the field is no longer written.
+    /// The fault to report once we stop writing the field.
     pub fn yielded_fault(&self, name: &str) -> Option<Fault> {
         let text = match self {
             Self::ScaledObject(_) => format!(

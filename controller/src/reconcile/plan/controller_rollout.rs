@@ -1,9 +1,9 @@
-//! Why the target's own controller must not be made to replace its pods now. Whatever makes it do so has to ask: the
-//! annotation of a rollout, its removal, the autoscaler handoff, and our fields of the pod template.
+//! Reasons not to make the target's own controller replace its pods now. Checked before every write that would: the
+//! rollout annotation, its removal, the autoscaler handoff, and our fields of the pod template.
 
 use crate::reconcile::model::rollout::TargetObject;
 
-/// A controller that would delete a ready pod while others are not ready (SAFE-13).
+/// Set if a controller would delete a ready pod while others are not ready (SAFE-13).
 pub fn loses_ready_pod(objects: &[TargetObject]) -> Option<String> {
     let not_ready = objects.iter().find(|it| it.may_lose_ready_pod())?;
     Some(format!(
@@ -12,7 +12,7 @@ pub fn loses_ready_pod(objects: &[TargetObject]) -> Option<String> {
     ))
 }
 
-/// A controller that would stop all pods of the target at once (SAFE-14).
+/// Set if a controller would stop all pods of the target at once (SAFE-14).
 pub fn stops_all_pods(objects: &[TargetObject]) -> Option<String> {
     let recreating = objects.iter().find(|it| it.would_stop_all_pods())?;
     Some(format!(
@@ -22,8 +22,8 @@ pub fn stops_all_pods(objects: &[TargetObject]) -> Option<String> {
     ))
 }
 
-/// A budget that allows no disruption, while a rollout may remove a pod before its replacement is ready (ROLL-2 (d)).
-/// `budget` is the name of one that is exhausted.
+/// Set if `budget`, the name of an exhausted disruption budget, forbids a rollout that may remove a pod before its
+/// replacement is ready (ROLL-2 (d)).
 pub fn exceeds_budget(objects: &[TargetObject], budget: Option<&str>) -> Option<String> {
     let budget = budget.filter(|_| objects.iter().any(|it| it.reduces_ready))?;
     Some(format!(

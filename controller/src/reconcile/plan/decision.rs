@@ -50,7 +50,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct ActivePlan {
     pub finalizers: Finalizers,
-    /// Return the actor's rollout slot: it binds a target that is known, and no rollout is planned.
+    /// Release the actor's rollout slot: the target is known, and no rollout is planned.
     pub frees_slot: bool,
     /// The outcome if nothing is written, which the steps update.
     pub initial: CommonOutcome,
@@ -60,7 +60,7 @@ pub struct ActivePlan {
     pub retired: RetiredCheck,
 }
 
-/// The steps that both modes have, each at its own time.
+/// The steps that both modes share; each mode executes them at its own point.
 #[derive(Debug)]
 pub struct CommonPlan {
     /// Executed before the workload or target is touched; `None` if the spec cannot be acted on.
@@ -108,7 +108,7 @@ pub struct StandalonePlan {
 /// The steps for an active binding, in execution order.
 #[derive(Debug)]
 pub struct BindingPlan {
-    /// How the fields below that other managers contest are recorded.
+    /// How contention over the fields below is recorded.
     pub contested: ContestedFields,
     pub target: TargetSteps,
     /// The Secrets to find in the target's namespace before a pod gets the sidecar: it could not start without them.

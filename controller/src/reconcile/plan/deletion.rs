@@ -47,9 +47,9 @@ pub struct Deletion {
     /// The actor's pods, which no longer receive from the queue: the last step is taken only if there are no others.
     /// `None` if no pod matters to it.
     pub known_pods: Option<Vec<Arc<PodRecord>>>,
-    /// Pods that an earlier actor of this name left, and that may receive from the queue.
+    /// Pods that an earlier actor of this name left, and that may consume from the queue.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
-    /// Pods that nothing controls, and that may receive from the queue as well.
+    /// Pods without a controller that may consume from the queue as well.
     pub loose_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
@@ -104,7 +104,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
     }
 }
 
-/// Whether the actor may only go once no pod has its sidecar (BIND-43).
+/// Whether the actor has to stay until no pod has its sidecar (BIND-43).
 fn removes_sidecars(observed: &Observed) -> bool {
     observed.unbinding().is_some_and(|it| !it.skip)
 }
@@ -121,7 +121,7 @@ pub struct DeletionSteps {
     pub scaling: ScalingRemoval,
     /// The sidecars in pods of other controllers.
     pub unbind: UnbindStep,
-    /// A target at zero replicas that no autoscaler would scale up any more (SO-6).
+    /// Scales up a target at zero replicas that no autoscaler would scale any more (SO-6).
     pub scale_from_zero: Option<ScaleFromZero>,
     pub workloads: Vec<WorkloadRemoval>,
     pub service_account: ServiceAccountRemoval,
@@ -189,13 +189,13 @@ pub struct QueueRemoval {
 }
 
 impl Deletion {
-    /// Pods that no workload of the actor controls, and that may receive from its queue.
+    /// Pods that no workload of the actor controls, and that may consume from its queue.
     pub fn left_pods(&self) -> Vec<Arc<PodRecord>> {
         let left = self.predecessor_pods.iter().chain(&self.loose_pods);
         left.cloned().collect()
     }
 
-    /// Why a queue is kept, and what to do about `pod`, one of those that were left.
+    /// Why a queue is kept, and what to do about `pod`, one of the left pods.
     pub fn kept_queue_text(&self, actor: &ActorRecord, queue: &QueueStatus, pod: &str) -> String {
         let is_loose = |it: &Arc<PodRecord>| *it.metadata.key.name == *pod;
         let (origin, remedy) = if self.loose_pods.iter().any(is_loose) {
@@ -344,8 +344,8 @@ fn plan_unbind(observed: &Observed, scales_up: bool, now: Timestamp) -> UnbindSt
     })
 }
 
-/// Once nothing scales the workload and no pod of others has the sidecar: delete the workload, then wait for its pods,
-/// then delete the queue.
+/// Once nothing scales the workload and no other controller's pod has the sidecar: delete the workload, then wait for
+/// its pods, then delete the queue.
 fn after_unbinding(
     observed: &Observed,
     workloads: Vec<Arc<WorkloadRecord>>,
@@ -400,7 +400,7 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     .collect()
 }
 
-/// How long to wait for the actor's pods to end.
+/// How long to wait for the actor's pods to terminate.
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
     time_left(
         observed,

@@ -94,7 +94,7 @@ fn scaled_object_drift(observed: &Observed) -> Option<Drift> {
     })
 }
 
-/// The drift whose object a reconcile has applied, and so restored.
+/// Keeps the drift whose object this reconcile has applied, and so restored.
 pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> Vec<RestoredDrift> {
     let is_applied = |drift: &RestoredDrift| {
         applied

@@ -79,7 +79,7 @@ impl EvictionInputs<'_> {
         self.unready_candidate_if(|_| true)
     }
 
-    /// The same, of those that `may_go`.
+    /// Like [`Self::unready_candidate`], but only among those that `may_go`.
     pub fn unready_candidate_if(
         &self,
         may_go: impl Fn(&PodToReplace) -> bool,

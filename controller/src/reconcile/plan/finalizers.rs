@@ -42,7 +42,7 @@ pub struct FinalizerPatch {
 
 impl FinalizerPatch {
     fn new(actor: &ActorRecord, change: PatchOperation) -> Self {
-        // The API server stores no list rather than an empty one.
+        // The API server drops an empty list.
         let list = match actor.finalizers.as_slice() {
             [] => Value::Null,
             finalizers => json!(finalizers),
@@ -57,7 +57,7 @@ impl FinalizerPatch {
         }
     }
 
-    /// Adds ours.
+    /// Adds our finalizer.
     pub fn adding(actor: &ActorRecord) -> Self {
         let change = if actor.finalizers.is_empty() {
             add(&["metadata", "finalizers"], json!([FINALIZER]))
@@ -67,7 +67,7 @@ impl FinalizerPatch {
         Self::new(actor, change)
     }
 
-    /// Removes one; `None` if the actor does not have it.
+    /// Removes `finalizer`; `None` if the actor does not have it.
     pub fn removing(actor: &ActorRecord, finalizer: &str) -> Option<Self> {
         let index = actor
             .finalizers

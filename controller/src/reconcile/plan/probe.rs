@@ -20,8 +20,8 @@ use crate::reconcile::model::target_pods::{TargetPods, actor_hash};
 /// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
 const WEBHOOK_LAG: SignedDuration = SignedDuration::from_secs(20);
 
-/// How long after an admitted probe every replica of the webhook has read it from the status. A dry run reaches only
-/// one of them, and a pod that another does not inject would have to be replaced again.
+/// How long it takes every replica of the webhook to read an admitted probe from the status. A dry run reaches only one
+/// of them, and a pod that another does not inject would have to be replaced again.
 const STATUS_PROPAGATION: Duration = Duration::from_secs(1);
 
 /// Inputs to [`decide`].
@@ -70,7 +70,6 @@ pub(super) fn plan_probe(observed: &Observed) -> PlannedProbe {
     }
 }
 
-/// Decides for one binding.
 pub fn decide(inputs: ProbeInputs) -> ProbeStep {
     match inputs.wait {
         _ if !inputs.needed && !inputs.requested => ProbeStep::Skip,
@@ -100,7 +99,7 @@ pub struct ProbeParams {
     status_since: Option<Timestamp>,
 }
 
-/// What is known of a rollout step before a dry run of its own.
+/// What is known about a rollout step before its own dry run.
 #[derive(Debug, PartialEq)]
 pub enum StepCheck {
     Decided(StepReadiness),
@@ -164,7 +163,7 @@ impl ProbeParams {
         let Some(last) = self.status_since else {
             return false;
         };
-        // It may be a time of the API server's clock, which may be ahead of ours.
+        // The time may come from the API server's clock, which may be ahead of ours.
         let age = now.duration_since(last);
         (-MAX_CLOCK_SKEW..WEBHOOK_LAG).contains(&age)
     }
@@ -319,7 +318,7 @@ fn no_webhook() -> RolloutOutcome {
     RolloutOutcome::waiting(Reason::WebhookNotReady, text, Requeue::AwaitChange)
 }
 
-/// What a new pod of the target replaces: one of its pods, unless it lacks some.
+/// What a new pod of the target replaces: one of its pods, unless some are missing.
 fn replaced(observed: &Observed) -> Replaced {
     let desired = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(ObservedBinding::pods);

@@ -124,7 +124,7 @@ pub fn failed_state(failure: CallFailure, error: &BrokerError) -> QueueState {
     }
 }
 
-/// The Event for a created queue. One that `was_recorded` before had been lost.
+/// The Event for a created queue; if it `was_recorded` before, it had been lost.
 pub fn creation_event(desired: &Desired, was_recorded: bool) -> NewEvent {
     let (reason, verb) = if was_recorded {
         (EventReason::QueueRecreated, "recreated")

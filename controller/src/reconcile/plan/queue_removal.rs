@@ -53,7 +53,6 @@ pub fn is_untagged(removed: &DeleteIfEmptyOutcome) -> bool {
     *removed == DeleteIfEmptyOutcome::NotOwned(DeletionRefusal::NoOwnerTag)
 }
 
-/// Decides for a queue.
 pub fn after_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     match removed {
         DeleteIfEmptyOutcome::Deleted => AfterRemoval::DeadLetters,
@@ -71,7 +70,7 @@ pub fn after_untagged_removal(removed: DeleteIfEmptyOutcome) -> AfterRemoval {
     }
 }
 
-/// How often the broker of a queue that an earlier process may have created may fail, and the delay between attempts.
+/// For a queue that an earlier process may have created: how often its broker may fail, and the delay between attempts.
 const MAX_FAILURES: u32 = 3;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 

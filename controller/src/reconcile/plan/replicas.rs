@@ -13,7 +13,6 @@ use crate::reconcile::model::observed::Observed;
 use crate::record::{AppliedRecord, ScaledObjectRecord};
 use crate::scaling::replicas::hpa_of;
 
-/// Path of the field.
 pub const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// Decides for the target; `None` while that is impossible.
@@ -90,7 +89,7 @@ pub fn other_field_manager(workload: &ObjectMeta) -> Option<String> {
 }
 
 /// Whether the replicas were last set before our `ScaledObject` began to scale this workload. Such a write is no
-/// conflict: an HPA with a new target reports the number it desired for the last one for up to 15 s.
+/// conflict: for up to 15 s, an HPA with a new target still reports the number that it desired for the previous one.
 pub fn predate_scaling(workload: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
     let scales_since = scaled_object.and_then(|scaled_object| {
         let entries = scaled_object.managed_fields.as_deref().unwrap_or_default();

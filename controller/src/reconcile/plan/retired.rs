@@ -61,7 +61,7 @@ pub fn plan_check(observed: &Observed) -> RetiredCheck {
     }
 }
 
-/// The actor's queue, if we may delete others that it has had.
+/// The actor's current queue, if its earlier ones may be deleted.
 fn desired_if_deletable(observed: &Observed) -> Option<QueueStatus> {
     let desired = observed.desired.as_ref().ok()?;
     let keeps = !observed.queues_managed
@@ -100,23 +100,23 @@ fn all_sidecars_current(observed: &Observed) -> bool {
 #[derive(Debug)]
 pub struct RetiredRemoval {
     pub outcome: DeleteIfEmptyOutcome,
-    /// Whether the broker marked it as the actor's.
+    /// The broker marked it as the actor's.
     pub tagged: bool,
 }
 
 /// What follows for a retired queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetiredStep {
-    /// It is deleted, not the actor's, or the actor's present one.
+    /// It is deleted, not the actor's, or the actor's current one.
     Forget,
     /// It turned out to be the actor's: keep it as such.
     Confirm,
     Keep,
 }
 
-/// Decides for a retired queue that may be the actor's present one, reached through another transport; `None` if it is
-/// another one, which can be removed. If nothing tells them apart, it must not be deleted. It is forgotten only once it
-/// is empty: if it is another queue after all, status names it until its messages are handled (QUE-36).
+/// Decides for a retired queue that may be the actor's current one, reached through another transport; `None` if it is
+/// a different queue, which can be removed. If nothing tells them apart, it must not be deleted. It is forgotten only
+/// once it is empty: if it is a different queue after all, status names it until its messages are handled (QUE-36).
 pub fn step_without_removal(sameness: Sameness, holds_messages: bool) -> Option<RetiredStep> {
     match sameness {
         Sameness::Different => None,

@@ -141,7 +141,7 @@ pub fn decide(inputs: &RolloutInputs<'_>) -> RolloutDecision {
         .unwrap_or(decision)
 }
 
-/// Waits after an eviction that was refused, whatever happens to the pods meanwhile (ROLL-4 (c)).
+/// Waits after a refused eviction, whatever happens to the pods meanwhile (ROLL-4 (c)).
 fn wait_after_refusal(
     inputs: &RolloutInputs<'_>,
     decision: &RolloutDecision,
@@ -256,7 +256,7 @@ fn halt_without_effect(
     })
 }
 
-/// Numbers a retry, because writing the same value again would change nothing.
+/// Appends a retry number, because writing the same value again would change nothing.
 fn next_value<'a>(desired: &str, values: impl Iterator<Item = &'a str>) -> String {
     match values
         .filter_map(|value| retry_number(desired, value))

@@ -26,8 +26,8 @@ fn is_installation_rollout(observed: &Observed, step: &WorkloadStep) -> bool {
         && desired.is_ok_and(|desired| observed.pods_use_queue_of(desired))
 }
 
-/// Generation of the spec that the workload was applied for; `None` if no status tells. A change that was observed
-/// while it could not be applied, for example because the actor was paused, is still the user's.
+/// Generation of the spec that the workload was applied for; `None` if status does not say. A change that was observed
+/// while it could not be applied, for example because the actor was paused, still counts as the user's.
 fn applied_generation(observed: &Observed) -> Option<i64> {
     let applied = recorded_workload(observed)?.applied_generation;
     applied.or(observed.previous.observed_generation)

@@ -35,7 +35,7 @@ pub struct ScaleFromZeroInputs<'a> {
 }
 
 /// Scales the target up once KEDA no longer scales it, because no HPA scales a workload up from zero. Only a target
-/// that, according to status, the queue has scaled (SO-6).
+/// that the queue has scaled, according to status (SO-6).
 pub(super) fn plan_scale_from_zero(
     observed: &Observed,
     scaling: Option<&ScalingStep>,
@@ -68,7 +68,6 @@ fn has_ended(observed: &Observed, scaling: &ScalingStep) -> bool {
     }
 }
 
-/// Decides for one target.
 pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> ScaleFromZeroStep {
     let handoff_changes = inputs.handoff.is_some_and(|handoff| {
         if handoff.is_set {
@@ -87,7 +86,6 @@ pub fn decide(inputs: &ScaleFromZeroInputs<'_>, scale_up: ScaleFromZero) -> Scal
     }
 }
 
-/// Whether an object with this current scale has no replicas.
 pub fn is_at_zero(scale: &Scale) -> bool {
     let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas);
     replicas.unwrap_or(0) <= 0

@@ -1,4 +1,4 @@
-//! Contention over the `ScaledObject` of a binding (CONF-5). That of a standalone actor is left to [`super::drift`].
+//! Contention over the `ScaledObject` of a binding (CONF-5). [`super::drift`] handles that of a standalone actor.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -8,7 +8,6 @@ use super::steps::ScalingStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{ChildRecord, Key, ScaledObjectRecord, TriggerAuthentication};
 
-/// KEDA's objects, with the parameters of their planned steps.
 #[derive(Debug)]
 pub struct ScalingChildren {
     /// The `ConfigMap` that the `TriggerAuthentication` reads.

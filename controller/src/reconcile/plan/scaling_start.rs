@@ -54,8 +54,8 @@ pub fn blocked_by(inputs: &ScalingStartInputs) -> Option<&'static str> {
         return Some("scaling starts once the target's pods have been listed");
     };
     let verified = inputs.injection_verified || pods.current > 0;
-    // A rollout may delete a pod before it creates the replacement, so no pod does not mean zero replicas. At zero
-    // replicas, a pod that does not terminate must not keep the queue from scaling the target.
+    // A rollout may delete a pod before it creates the replacement, so the absence of pods does not mean zero replicas.
+    // At zero replicas, a pod that does not terminate must not keep the queue from scaling the target.
     let expects_pods = inputs
         .desired_replicas
         .map_or(pods.total > 0, |replicas| replicas > 0);

@@ -24,7 +24,7 @@ pub fn ends_after_queue(
 }
 
 /// Whether status must be written even if a later step fails. It must name a queue before anything else can change:
-/// only that tells which one to retire or delete.
+/// nothing else records which queue to retire or delete later.
 pub fn must_report_queue(queue: &QueueState, was_verified: bool) -> bool {
     let is_new = matches!(queue, QueueState::Created(_) | QueueState::Ready(Some(_)));
     is_new && !was_verified

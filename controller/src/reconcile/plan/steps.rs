@@ -43,7 +43,7 @@ pub enum WorkloadStep {
     Blocked(Fault),
 }
 
-/// What the update of a workload begins with, before the desired state is applied.
+/// Changes that precede the apply of the desired state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadUpdate {
     /// Replace this owner, an earlier actor of the same name (FW-23).

@@ -38,7 +38,7 @@ pub struct UnbindParams {
     pub annotations: Option<RolloutMethod>,
     /// Workloads with our annotation that names the binding actor.
     pub actor_annotated: Vec<ObjectRef>,
-    /// Of the target's pods; an eviction relies on it.
+    /// Availability of the target's pods, on which an eviction relies.
     pub availability: Availability,
     /// An earlier reconcile has reported what blocks unbinding.
     pub reported: bool,
@@ -123,8 +123,8 @@ pub fn decide(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
 }
 
-/// What comes before the controller of the target may begin to replace its pods, with the sidecar or without (ROLL-2
-/// (d), (e), SAFE-13, SAFE-14).
+/// The step before the target's controller may start to replace its pods, with or without the sidecar (ROLL-2 (d), (e),
+/// SAFE-13, SAFE-14).
 fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     if !has_target_pods(inputs.pods, inputs.availability) || inputs.since_last_action.is_some() {
         return None;
@@ -190,7 +190,7 @@ fn next_step(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
 }
 
-/// Without a target, only what its pods and objects still have tells whether anything is left to remove.
+/// Without a target, only what is left on its pods and objects tells whether anything has to be removed.
 fn with_unresolved_target(
     inputs: &UnbindInputs<'_>,
     unresolved: UnresolvedTarget<'_>,
@@ -224,7 +224,7 @@ fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
         .map_or(UnbindStep::Done, without_controller)
 }
 
-/// The next pod to evict of those that got the sidecar when its actor was already gone: nothing of ours is left whose
+/// The next pod to evict among those that were injected after their actor was gone: nothing of ours is left whose
 /// removal would replace them.
 pub fn leftover_eviction(
     unbinding: &ObservedUnbinding,
@@ -264,8 +264,8 @@ pub fn leftover_eviction(
     }
 }
 
-/// Why evictions would not help: our fields are given up, and the pod template has the sidecar all the same, as a
-/// template that was exported to Git does.
+/// Why evictions would not help: our fields are given up, but the pod template still has the sidecar, like a template
+/// that was exported to Git.
 fn describe_foreign_sidecar(inputs: &UnbindInputs<'_>) -> Option<String> {
     let mut objects = inputs.objects.iter();
     let object = objects.find(|it| it.sidecar_of(inputs.actor).is_some())?;
@@ -294,7 +294,7 @@ fn without_target(inputs: &UnbindInputs<'_>) -> UnbindStep {
     }
 }
 
-/// A pod that no controller would replace is not evicted: its user keeps it, as for debugging.
+/// A pod that no controller would replace is not evicted: a user keeps it, for example to debug it.
 fn without_controller(pod: &str) -> UnbindStep {
     let text = format!(
         "pod {pod} still has the sidecar, and no controller would replace it; delete it, or annotate the actor with \

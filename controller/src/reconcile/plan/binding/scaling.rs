@@ -48,7 +48,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
 }
 
 /// Whether the target is known to be deleted, unsupported or bound by another actor, so that a `ScaledObject` would do
-/// harm. A target that merely cannot be read keeps it (BIND-42).
+/// harm. A target that merely cannot be read keeps its `ScaledObject` (BIND-42).
 fn target_is_unusable(binding: &ObservedBinding) -> bool {
     binding.target_fault().is_some_and(|fault| {
         matches!(

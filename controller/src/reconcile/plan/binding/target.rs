@@ -16,7 +16,7 @@ use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::write::TemplateParams;
 use crate::reconcile::plan::template::{TemplateStep, plan_template};
 
-/// Plans them, and changes `scaling` where another manager contests its fields.
+/// Plans the steps, and changes `scaling` where another manager contests its fields.
 pub(super) fn plan_target_steps(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
@@ -46,8 +46,8 @@ pub(super) fn plan_target_steps(
     }
 }
 
-/// Annotates each workload once, even if the annotation is removed later. Only a `Deployment` or `StatefulSet`, because
-/// a custom resource may propagate annotations to its pods (BIND-47).
+/// Annotates each workload once, even if the annotation is removed later. Limited to `Deployment`s and `StatefulSet`s,
+/// because a custom resource may propagate annotations to its pods (BIND-47).
 fn plan_actor_annotation(observed: &Observed) -> Option<ObjectRef> {
     let workload = &observed.resolved()?.target.workload;
     let GroupKind { group, kind } = workload.group_kind();

@@ -1,5 +1,6 @@
-//! Pods that a `StatefulSet` left when it was deleted without them, to be recreated (FW-22). The operator deletes no
-//! pods, so if the actor is deleted before they have been adopted, another `StatefulSet` takes them with it.
+//! Pods left behind by a `StatefulSet` that was deleted without them in order to be recreated (FW-22). The operator
+//! deletes no pods itself, so if the actor is deleted before they are adopted, another `StatefulSet` adopts them and is
+//! deleted with them.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::record::{PodRecord, WorkloadRecord};
 
-/// What comes before the workloads are deleted; `None` if nothing is to be adopted, or can be any more.
+/// The steps before the workloads are deleted; `None` if there is nothing to adopt, or adoption is no longer possible.
 pub(super) fn plan_adoption(
     observed: &Observed,
     workloads: &[Arc<WorkloadRecord>],

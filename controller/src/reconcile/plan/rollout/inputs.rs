@@ -12,7 +12,7 @@ use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::PodToReplace;
 
-/// Requeue delay for what a rollout waits for and no watch reports, such as a disruption budget.
+/// Requeue delay while a rollout waits for something that no watch reports, such as a disruption budget.
 pub const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Inputs to [`super::decide`].
@@ -53,7 +53,7 @@ pub struct RolloutInputs<'a> {
     pub blocking_pdb: Option<&'a str>,
     /// Whether another target may be rolled.
     pub has_slot: bool,
-    /// The last eviction was refused, and is not to be requested again yet.
+    /// The last eviction, if it was refused and must not be requested again yet.
     pub refused_eviction: Option<&'a RefusedEviction>,
     /// The rollout so far, from status.
     pub previous: Option<&'a RolloutStatus>,

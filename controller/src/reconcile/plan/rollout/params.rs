@@ -31,10 +31,9 @@ pub struct RolloutParams {
     pub handoff_object: Option<ObjectRef>,
     /// The current revision of the specs.
     pub revision: SpecRevision,
-    /// Of the target's pods; an eviction relies on it.
+    /// Availability of the target's pods, on which an eviction relies.
     pub availability: Availability,
     pub slot: Option<SlotChange>,
-    /// The Event to publish.
     pub event: Option<NewEvent>,
 }
 
@@ -116,7 +115,7 @@ pub(in crate::reconcile::plan) fn new_slot(observed: &Observed, now: Timestamp) 
     SlotChange::Acquire(until.unwrap_or(Timestamp::MAX))
 }
 
-/// When the slot of the last write expires, which status says was made at `written`, so that the slot survives a
+/// When the slot of the last write expires, which status says was made at `written`. This lets a slot survive a
 /// restart. `None` if it has expired.
 pub(in crate::reconcile::plan) fn slot_expiry(
     observed: &Observed,
@@ -128,7 +127,7 @@ pub(in crate::reconcile::plan) fn slot_expiry(
     now.checked_add(time_left(until, longest, now)?).ok()
 }
 
-/// How long a slot is held at most, given `spec.timeout.progress`.
+/// How long a slot may be held, given `spec.timeout.progress`.
 pub(in crate::reconcile::plan) fn slot_time(limit: Option<Duration>) -> Duration {
     limit.map_or(MAX_SLOT_TIME, |limit| limit.min(MAX_SLOT_TIME))
 }
@@ -176,7 +175,7 @@ pub fn annotated_objects(roll: &RolloutMethod) -> Vec<(&ObjectRef, &[&'static st
 }
 
 /// Our field manager for the annotation on an object that no longer belongs to the target. Only workloads of group apps
-/// carry it in their pod template, where it has a manager of its own.
+/// carry it in their pod template, where it has its own manager.
 pub fn manager_of(object: &ObjectRef) -> &'static str {
     if object.group_kind().group == "apps" {
         manager::ROLL

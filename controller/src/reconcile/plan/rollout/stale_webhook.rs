@@ -39,7 +39,7 @@ pub(super) fn wait_for_webhook(
     })
 }
 
-/// Whether a pod may not get ready because of its older sidecar, which a replacement would fix (SAFE-13).
+/// Whether a pod may be unready because of its older sidecar, which a replacement would fix (SAFE-13).
 fn is_broken(inputs: &RolloutInputs<'_>, previous: &RolloutStatus, pod: &PodToReplace) -> bool {
     let mut unready = inputs.availability.unready.iter();
     pod.sidecar == SidecarState::Outdated

@@ -146,7 +146,6 @@ impl TemplateParams {
         serde_json::from_value(pod).ok()
     }
 
-    /// The outcome of the apply.
     pub fn applied(self, response: DynamicObject, manager: &str) -> TemplateOutcome {
         let entries = response.metadata.managed_fields.unwrap_or_default();
         TemplateOutcome::Applied(TemplateStatus {
@@ -169,7 +168,7 @@ impl TemplateParams {
     }
 }
 
-/// The outcome of an apply that the API server rejected for another reason than a field conflict.
+/// The outcome of an apply that the API server rejected for a reason other than a field conflict.
 pub fn refused(fault: Fault) -> TemplateOutcome {
     TemplateOutcome::Waiting(Fault {
         reason: Reason::StrategyNotAllowed,
@@ -227,7 +226,7 @@ fn blocked_rollout(workload: &TargetObject, is_first: bool) -> Option<TemplateOu
             Requeue::After(ROLLING_RETRY),
         ));
     }
-    // A later change may be what repairs a sidecar that keeps pods from becoming ready.
+    // A later change may repair a sidecar that keeps pods from becoming ready.
     let unready = || loses_ready_pod(slice::from_ref(workload)).filter(|_| is_first);
     let text = || {
         Some(waiting(

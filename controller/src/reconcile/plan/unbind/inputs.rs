@@ -1,4 +1,4 @@
-//! What unbinding is decided from, and the possible decisions.
+//! Inputs to unbinding, and the possible decisions.
 
 use std::time::Duration;
 
@@ -91,15 +91,15 @@ impl UnbindInputs<'_> {
         (!self.limits.has_slot).then_some(UnbindStep::AwaitSlot)
     }
 
-    /// Waits after an eviction that was refused, whatever happens to the pods meanwhile (ROLL-4 (c)).
+    /// Waits after a refused eviction, whatever happens to the pods meanwhile (ROLL-4 (c)).
     pub(super) fn after_refusal(&self) -> Option<UnbindStep> {
         let refused = self.limits.refused_eviction.as_ref();
         let refused = refused.filter(|it| it.time_left(self.now).is_some())?;
         Some(UnbindStep::Blocked(refused.message.clone()))
     }
 
-    /// Whether the target's controller replaces pods because we gave up our fields, as far as that can be told. Not
-    /// longer than the slot is held.
+    /// Whether the target's controller is replacing pods because we gave up our fields, as far as that can be told, and
+    /// for no longer than the slot is held.
     pub(super) fn is_rolling_for_us(&self) -> bool {
         let is_recent = self
             .since_last_action
@@ -174,8 +174,8 @@ impl UnbindInputs<'_> {
         evicting.unready_candidate_if(|pod| !self.is_new(pod))
     }
 
-    /// Whether a webhook replica that is behind has injected the pod just now. It gets time to become ready, or one
-    /// replacement after the other would be evicted.
+    /// Whether a webhook replica that is behind has only just injected the pod. It gets time to become ready; otherwise
+    /// each replacement would be evicted in turn.
     pub(super) fn is_new(&self, pod: &PodToReplace) -> bool {
         let created = pod.created.as_ref().map(|it| it.0);
         created.is_some_and(|created| {

@@ -63,8 +63,8 @@ pub(super) fn one_by_one(inputs: &UnbindInputs<'_>, availability: &Availability)
         Some(_) => unready,
         None => unready.or_else(|| evicting.next_candidate()),
     };
-    // The controller of a StatefulSet with ordered pods does not even replace a pod that is not ready by one of a
-    // revision that would repair it.
+    // The controller of a StatefulSet with ordered pods does not replace an unready pod, even if the new revision would
+    // repair it.
     let is_rolling = inputs.objects.iter().any(|it| it.rolling);
     let is_ordered = inputs.objects.iter().any(|it| it.deletes_pod_first);
     let may_go = |pod: &&PodToReplace| {
