@@ -1,5 +1,5 @@
-//! Checks that caches are synced before absence is concluded from them: namespaces may be added and kinds installed
-//! while we lead.
+//! Checks that caches are synced before an object that they lack counts as absent: namespaces may be added and kinds
+//! installed while we lead.
 
 use crate::context::Context;
 use crate::fault::Requeue;
@@ -20,7 +20,7 @@ impl Context {
         )
     }
 
-    /// Returns whether all kinds of a namespace have been listed; before, none of its actors is reconciled.
+    /// Returns whether all kinds of a namespace have been listed; until then, none of its actors is reconciled.
     pub fn all_synced(&self, namespace: &str) -> bool {
         let stores = &self.stores;
         let workloads = &self.workloads;

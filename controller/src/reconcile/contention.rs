@@ -27,7 +27,7 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 const QUIET_PERIOD: Duration = Duration::from_mins(15);
 /// The state in status while a field is not written again yet.
 const WAITING: &str = ConflictState::Waiting.as_str();
-/// Names the other manager where `managedFields` do not.
+/// Stands for the other manager if `managedFields` do not name it.
 const UNKNOWN_MANAGER: &str = "another field manager (unknown)";
 
 /// What other field managers may contest: a part of what the operator writes, or the replicas that the autoscaler
@@ -146,9 +146,10 @@ pub struct FieldView {
 /// The decision of a reconcile about a contested field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldDecision {
-    /// Nothing is written: it is not needed, or has the desired value. Its conflicts in a row end.
+    /// Write nothing: the field is not needed, or has the desired value. Its consecutive conflicts are reset.
     Keep,
-    /// Nothing: it has the desired value again. Its conflicts are reset if it still has it after this delay.
+    /// Write nothing: the field has the desired value again. Its conflicts are reset if it still has it after this
+    /// delay.
     AwaitReset(Duration),
     /// It may be written.
     Write,
@@ -168,7 +169,7 @@ impl FieldDecision {
 }
 
 impl ContentionState {
-    /// Decides what to do about a field while these are the specs.
+    /// Decides what to do about a field under these specs.
     pub fn decide(
         &self,
         view: FieldView,
@@ -205,7 +206,6 @@ impl ContentionState {
         Self::Waiting(count, until.unwrap_or(Timestamp::MAX))
     }
 
-    /// The state after a write.
     pub fn after_write(&self) -> Self {
         match self {
             Self::Uncontested | Self::Yielded(_) => Self::Uncontested,
@@ -213,7 +213,6 @@ impl ContentionState {
         }
     }
 
-    /// Consecutive conflicts.
     pub fn conflicts(&self) -> i32 {
         match self {
             Self::Uncontested => 0,

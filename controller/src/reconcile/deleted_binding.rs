@@ -1,5 +1,5 @@
-//! Removes the sidecar of a binding from pods that got it when its actor was already gone, because a webhook replica
-//! did not know that yet (BIND-43).
+//! Removes the sidecar from pods that got it after the actor of their binding was gone, because a webhook replica did
+//! not know that yet (BIND-43).
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::record::Key;
 
-/// Requeue interval while pods have the sidecar: they wait for each other, and no event of other pods wakes an actor
-/// that is gone.
+/// Requeue interval while pods have the sidecar: their evictions wait for other pods, whose events do not enqueue an
+/// actor that is gone.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The binding to remember now that its actor is gone; `None` if its pods may keep the sidecar.

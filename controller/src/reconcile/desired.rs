@@ -22,7 +22,6 @@ use crate::record::ActorRecord;
 pub use binding::{DesiredBinding, missing_secret_fault};
 pub use standalone::Standalone;
 
-/// The desired state of an actor.
 #[derive(Debug)]
 pub struct Desired {
     pub spec: AsyncActorSpec,
@@ -90,7 +89,7 @@ impl Desired {
         queues.collect()
     }
 
-    /// The queue of `actor`, as its broker should have it.
+    /// The queue of `actor`, as it should be at its broker.
     pub fn queue_of(&self, actor: &ActorRecord) -> ActorQueue {
         queue_of(actor, &self.spec, self.names.clone())
     }
@@ -141,8 +140,8 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Ac
     }
 }
 
-/// Decodes and validates the spec. Neither a fault of the transport nor one of the spec is retried before something
-/// changes (VAL-19, VAL-20).
+/// Decodes and validates the spec. Faults of the transport or the spec are not retried until something changes (VAL-19,
+/// VAL-20).
 ///
 /// `previous` is the status of the last reconcile. `scaled` are the kinds for which a workload with the actor's name is
 /// being scaled, desired or not.

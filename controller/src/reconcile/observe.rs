@@ -63,7 +63,7 @@ pub async fn observe(
     let Some(actor) = context.stores.actors.get(key) else {
         return Ok(None);
     };
-    // First, so that whatever is decided from pods knows at least these.
+    // Read first, so that every decision based on pods knows at least these.
     let known_pods = context.stores.pods.of_actor(key);
     let intent = Intent::observe(context, actor, now).await?;
     let mut observed = observe_objects(context, intent, known_pods, now).await?;
@@ -208,7 +208,7 @@ async fn observe_objects(
     })
 }
 
-/// Whether to read children from the API server that no watch shows.
+/// Whether to read children that no watch shows from the API server.
 fn bypasses_cache(context: &Context, intent: &Intent) -> bool {
     let name_taken = context.stores.foreign_names.is_taken(intent.key());
     let is_desired = intent.to_ensure().is_some();
@@ -301,7 +301,7 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
         .store
         .get(key)
         .filter(|it| is_controlled_by(it.metadata.controller.as_ref(), actor));
-    // KEDA has had its time to let go of one that is being deleted.
+    // One that is being deleted no longer counts once KEDA's time to release it has expired.
     let is_scaled_by_us = our_scaled_object
         .as_ref()
         .is_some_and(|it| !finalizer_expired(it, now));

@@ -1,7 +1,7 @@
 //! Deletion of an actor's queues on one transport.
 //!
-//! Chooses calls and Events here, because only the broker's response to one call determines the next. Who holds the
-//! name of a dead letter queue is looked up here, too: an actor may have claimed it since this reconcile was planned
+//! Calls and Events are chosen here, because only the broker's response to one call determines the next. The holder of
+//! a dead letter queue's name is looked up here, too: an actor may have claimed it since this reconcile was planned
 //! (QUE-14).
 
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use crate::reconcile::plan::retired::RetiredRemoval;
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
-/// An actor's queues on one transport.
 pub(super) struct ActorQueues<'a> {
     pub(super) context: &'a Context,
     pub(super) actor: &'a ActorRecord,
@@ -64,8 +63,8 @@ impl<'a> ActorQueues<'a> {
             .await
     }
 
-    /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is what it was to be created
-    /// as, if no status has named it as verified: its creation may have been interrupted before it was tagged.
+    /// Deletes an empty retired queue together with its dead letter queues. `unrecorded` is the queue as it was to be
+    /// created, set if no status names it as verified: its creation may have been interrupted before it was tagged.
     pub(super) async fn delete_retired(
         &self,
         queue: &QueueStatus,

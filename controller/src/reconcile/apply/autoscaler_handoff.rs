@@ -1,6 +1,6 @@
 //! Sets or gives up the autoscaler handoff annotation (SO-5).
 //!
-//! Reads here whether the object has the annotation of a rollout: an apply that does not list it gives it up.
+//! Reads whether the object carries the rollout annotation: an apply that does not list it would give it up.
 
 use asya_shared::names::manager;
 use asya_shared::resolve::ObjectRef;
@@ -35,7 +35,7 @@ pub(super) async fn write_handoff(
         _ => FieldWrite::Skipped,
     };
     match (step, written) {
-        // The body has no annotation that another manager could own but that of a rollout.
+        // The rollout annotation is the only one in the body that another manager could own.
         (HandoffStep::Remove, FieldWrite::Conflict(_)) => Err(Error::Stale("an object")),
         (HandoffStep::Remove | HandoffStep::Blocked(_), _) => Ok(()),
         (HandoffStep::Set(decision), written) => {

@@ -132,7 +132,7 @@ async fn scale(
     }
 }
 
-/// Scales up a target at zero replicas that no autoscaler would scale up any more.
+/// Scales up a target at zero replicas that no autoscaler scales any more.
 async fn scale_from_zero(
     context: &Context,
     key: &Key,

@@ -16,7 +16,6 @@ use crate::reconcile::plan::child::{
 };
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
-/// An object that was applied.
 pub(super) struct Applied<R> {
     pub(super) record: Arc<R>,
     pub(super) entry: InventoryEntry,

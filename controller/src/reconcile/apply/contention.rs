@@ -93,7 +93,7 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// Contention over what scales a binding, as decided.
+/// The decisions about contention over what scales a binding.
 pub(super) struct ScalingContention {
     /// Over our `ScaledObject`; `None` while it is unknown what to scale.
     pub(super) scaled_object: Option<FieldDecision>,
@@ -217,8 +217,8 @@ impl ChangedField {
     }
 }
 
-/// Whether replicas and HPA differ at the API server. Their watches deliver at different moments, so that the caches
-/// may differ although nobody else writes (SAFE-26).
+/// Whether replicas and HPA also differ at the API server. Their watches are not in step, so the caches may differ
+/// although nobody else writes (SAFE-26).
 async fn still_differ(
     context: &Context,
     scaled_object: &Key,

@@ -129,8 +129,8 @@ async fn remove_service_account(
     Ok(())
 }
 
-/// Removes what the actor's pods may have used to the end: its queues and the namespace's shared objects. Returns what
-/// prevents that.
+/// Removes what the actor's pods may use until they terminate: its queues and the namespace's shared objects. Returns
+/// what prevents that.
 async fn remove_shared(
     context: &Context,
     actor: &ActorRecord,

@@ -1,6 +1,7 @@
 //! Evicts a pod, so that its controller replaces it (ROLL-4).
 //!
-//! Decides here what happens to the rollout slot, because only the API server's response says whether the pod goes.
+//! The change to the rollout slot is decided here, because only the API server's response says whether the pod is
+//! evicted.
 
 use asya_process::clock;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,8 +1,8 @@
 //! Applies and gives up our fields of foreign objects. Each apply lists everything that its field manager owns on the
 //! object.
 //!
-//! This module decides about an annotation that a plan leaves as it is: an apply that does not list it gives it up,
-//! so it is read immediately before. What follows a refused apply depends on the response.
+//! Whether to keep an annotation that a plan leaves alone is decided here: an apply that does not list it would give it
+//! up, so it is read immediately before the write. What follows a refused apply depends on the response.
 
 use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{ObjectRef, RolloutMethod, is_handed_off};

@@ -1,4 +1,4 @@
-//! Finds pods that an earlier actor (FW-23) or a workload deleted without them (FW-22) has left, and that still receive
+//! Finds pods that an earlier actor (FW-23) or a workload deleted without them (FW-22) has left, and that still consume
 //! from the queue.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::fault::{Error, StepError};
 use crate::record::{ActorRecord, PodRecord, UNFINISHED};
 
-/// The name of one of the pods that were `left` whose sidecar uses `transport`; `None` if there is none. They are read
-/// from the API server, because the cache does not have their containers.
+/// The name of one of the `left` pods whose sidecar uses `transport`, if there is one. Reads the pods from the API
+/// server, because the cache does not hold their containers.
 pub(super) async fn find_consumer(
     context: &Context,
     actor: &ActorRecord,

@@ -70,7 +70,7 @@ pub(super) async fn probe_and_roll_out(
     Ok(())
 }
 
-/// Returns whether the rollout may take this step, after a dry run if nothing else shows it.
+/// Returns whether the rollout may take this step, with a dry run if nothing else shows it.
 async fn check_step(
     context: &Context,
     key: &Key,

@@ -7,7 +7,6 @@ use crate::reconcile::plan::queue::{QueuePlan, creation_event, failed_state, rea
 use crate::reconcile::plan::steps::QueueStep;
 use crate::record::ActorRecord;
 
-/// Executes the queue step.
 pub(super) async fn ensure_queue(
     context: &Context,
     actor: &ActorRecord,

@@ -40,7 +40,8 @@ pub(super) async fn delete_queues(
     for removal in queues {
         match delete_queue(context, actor, plan, removal, guard).await {
             Ok(RemovalProgress::Done) => {}
-            // Messages have arrived in the meantime, which the next reconcile counts, or something else consumes.
+            // Messages have arrived in the meantime, which the next reconcile counts, or the queue has another
+            // consumer.
             Ok(RemovalProgress::InUse) => {
                 let policy = plan.queue_policy;
                 let queue = &removal.queue;

@@ -1,7 +1,6 @@
 //! Executes a rollout step, after a dry run has shown that replacement pods get the sidecar (ROLL-2, ROLL-3, ROLL-4).
 //!
-//! Returns the rollout slot here if a write is refused, because all actors share the slots, and another one waits for
-//! it.
+//! Returns the rollout slot here if a write is refused: all actors share the slots, and another one may be waiting.
 
 use asya_shared::names::annotation;
 
@@ -74,7 +73,6 @@ pub(super) async fn roll_out(
     }
 }
 
-/// Changes the actor's rollout slot.
 pub(super) fn change_slot(context: &Context, key: &Key, change: SlotChange) {
     let slots = &context.rollout_slots;
     match change {

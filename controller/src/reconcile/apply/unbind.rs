@@ -17,7 +17,8 @@ use crate::telemetry::events::EventReason;
 
 /// Requeue interval while pods are being replaced.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
-/// Requeue interval for what no watch reports, such as a disruption budget that allows a disruption again.
+/// Requeue interval while no watch reports the end of a wait, such as for a disruption budget that allows disruptions
+/// again.
 const BLOCKED_RECHECK: Duration = Duration::from_secs(10);
 /// Requeue interval: no watch reports that another field manager gave up a field.
 const CONFLICT_RETRY: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ pub(super) async fn unbind(
             give_up(context, key, params, Some(UNBIND_MARKER)).await?,
             true,
         ),
-        // Not recorded as the beginning: fields of ours are still to be given up.
+        // Not recorded as the start of unbinding: our fields have yet to be given up.
         UnbindStep::EvictUnready(pod) => (
             Some(evict(context, key, pod, &params.availability).await?),
             false,

@@ -19,10 +19,10 @@ use crate::fault::Error;
 use crate::reconcile::model::availability::Availability;
 use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
 
-/// How long what was verified may be acted upon, counted from the request: the API server may have read it that early
-/// (QUE-30, SAFE-11).
+/// How long a verification may be acted upon, counted from its request: the API server may have read the objects that
+/// early (QUE-30, SAFE-11).
 const VALID_FOR: Duration = Duration::from_secs(3);
-/// How long it is not read again: an actor's queues share a verification, and most evictions need none.
+/// How long a verification is reused: an actor's queues share one, and most evictions need none.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// What a plan assumed of an actor and its pods.
@@ -52,7 +52,7 @@ impl<'a> PlannedState<'a> {
         self.actor
     }
 
-    /// Returns until when the plan may be acted upon. Fails if the actor has changed or has a pod that the plan did not
+    /// Returns the deadline for acting on the plan. Fails if the actor has changed or has a pod that the plan did not
     /// know. The next reconcile plans with what was just read, even if the watch is still behind.
     pub(super) async fn verify(&self) -> Result<Instant, Error> {
         let known = *self.verified_at.lock();

@@ -43,7 +43,8 @@ pub(super) async fn ensure_workload(
     Ok(())
 }
 
-/// Creates the workload if its name is free. Updates an object of ours that is not in the cache yet instead.
+/// Creates the workload if its name is free. If an object of ours that is not in the cache yet has the name, updates
+/// that.
 async fn create(
     context: &Context,
     inputs: WorkloadInputs<'_>,
@@ -72,7 +73,7 @@ async fn create(
     update(context, inputs, step, existing.ours().cloned()).await
 }
 
-/// Updates the existing workload as planned. First takes over or hands off the object and its fields, without which the
+/// Updates the existing workload as planned. First takes over or hands off the object and its fields; otherwise the
 /// apply would change more than it states.
 async fn update(
     context: &Context,
@@ -132,7 +133,7 @@ async fn recreate(
     let fields = fields.await.map_err(Error::Api)?;
     let recreation = inputs.after_invalid_update(existing, &fields);
     if recreation.deletes() {
-        // Without it, nothing would run until the user corrects the spec.
+        // Checked before the deletion: otherwise, nothing would run until the user corrects the spec.
         let created = inputs.standalone.workload.to_create();
         let rejection = workloads.creation_rejection(existing.kind, key, &created);
         if let Some(text) = rejection.await.map_err(Error::Api)? {

@@ -16,7 +16,7 @@ use crate::clock_skew::{time_left, to_the_second};
 const REWRITTEN: &str = ConflictState::Held.as_str();
 const YIELDED: &str = ConflictState::Stopped.as_str();
 
-/// An event of a contested field in a reconcile.
+/// What happened to a contested field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldEvent {
     /// It is not needed, or has kept the desired value for long enough: its conflicts no longer count.

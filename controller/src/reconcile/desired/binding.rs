@@ -10,7 +10,6 @@ use crate::context::Installation;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::record::ActorRecord;
 
-/// The desired state of a binding.
 #[derive(Debug)]
 pub struct DesiredBinding {
     /// Why the binding is not allowed in these namespaces.
@@ -80,7 +79,7 @@ fn namespace_fault(subject: &Subject<'_>, operator_namespace: &str) -> Option<Fa
     Some(Fault::until_change(reason, violation.to_string()))
 }
 
-/// The fault of a binding whose pods could not start with the sidecar (SAFE-42). Nothing announces a new Secret, so it
+/// The fault of a binding whose pods could not start with the sidecar (SAFE-42). No watch reports a new Secret, so it
 /// is retried.
 pub fn missing_secret_fault(namespace: &str, secret: &SecretKeyRef) -> Fault {
     Fault {

@@ -12,7 +12,6 @@ use super::scaling::build_scaling_objects;
 use crate::context::Installation;
 use crate::record::ActorRecord;
 
-/// The desired objects of an actor whose workload we manage.
 #[derive(Debug)]
 pub struct Standalone {
     pub kind: WorkloadKind,
@@ -24,7 +23,7 @@ pub struct Standalone {
     pub scaling: Option<Result<ScalingObjects, TriggerError>>,
 }
 
-/// Inputs to build them.
+/// Inputs to the desired objects.
 pub(super) struct Inputs<'a> {
     pub(super) installation: &'a Installation,
     pub(super) actor: &'a ActorRecord,

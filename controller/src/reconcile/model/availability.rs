@@ -5,7 +5,6 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
-/// Availability of a target's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Availability {
     /// Pods that are not terminating.
@@ -36,7 +35,7 @@ pub struct UnreadyPod {
 }
 
 impl Availability {
-    /// Of those of `pods` that are `expected`.
+    /// The availability of those `pods` that are `expected`.
     pub fn of(pods: &[Pod], expected: &PodMatch) -> Self {
         let mut availability = Self::default();
         for pod in pods.iter().filter(|pod| belongs_to(pod, expected)) {
@@ -57,14 +56,13 @@ impl Availability {
         availability
     }
 
-    /// Whether the pods are as they were.
+    /// Whether `other` has the same pods in the same state.
     pub fn has_same_pods(&self, other: &Self) -> bool {
         (self.active, self.has_terminating) == (other.active, other.has_terminating)
             && self.unready == other.unready
     }
 }
 
-/// Whether a pod is one of those that are expected.
 pub fn belongs_to(pod: &Pod, expected: &PodMatch) -> bool {
     let labels = pod.metadata.labels.as_ref();
     let mut owners = pod.metadata.owner_references.iter().flatten();

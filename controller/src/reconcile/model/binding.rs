@@ -31,7 +31,6 @@ pub enum ObservedBinding {
     Unbinding(Option<Box<ObservedUnbinding>>),
 }
 
-/// A binding whose target cannot be bound.
 #[derive(Debug)]
 pub struct RefusedBinding {
     /// Why it cannot be bound.
@@ -39,7 +38,6 @@ pub struct RefusedBinding {
     pub injection: ObservedInjection,
 }
 
-/// A binding whose target is resolved.
 #[derive(Debug)]
 pub struct ResolvedBinding {
     pub target: Resolved,
@@ -113,7 +111,7 @@ impl ObservedProbe {
 /// How the queue scales a target.
 #[derive(Debug)]
 pub struct TargetScaling {
-    /// The scaled object.
+    /// The object to scale.
     pub target: ScaleTarget,
     /// The KEDA objects to apply, or why no trigger can be built for the queue yet.
     pub objects: Result<ScalingObjects, TriggerError>,
@@ -170,10 +168,8 @@ impl ObservedBinding {
     }
 }
 
-/// A target that could be resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// The resolved target.
     pub target: Target,
     /// Desired replicas, if the target specifies them.
     pub replicas: Option<i32>,
@@ -199,7 +195,7 @@ impl Resolved {
         ownership.actor.as_deref()
     }
 
-    /// The current revision of the specs. A field that is no longer written is written again when it changes (CONF-6).
+    /// The current revision of the specs. A yielded field is written again once it changes (CONF-6).
     pub fn revision(&self, generation: i64) -> SpecRevision {
         SpecRevision {
             generation,

@@ -32,9 +32,9 @@ pub enum DeletePermission {
 /// Queues that no status names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnlistedQueues<'a> {
-    /// The actor's.
+    /// Queues that are known to be the actor's.
     pub confirmed: &'a [QueueStatus],
-    /// An earlier process may have created these.
+    /// Queues that an earlier process may have created.
     pub maybe_created: &'a [QueueStatus],
 }
 
@@ -60,7 +60,7 @@ pub struct KnownQueues {
     /// Retired queues (QUE-13).
     pub retired: Vec<KnownQueue>,
     /// Queues that an earlier process may have created on transports that the actor has left. Until one is found with
-    /// the actor's tag, it holds neither a name nor a deletion.
+    /// the actor's tag, it neither claims a name nor blocks a deletion.
     pub maybe_created: Vec<QueueStatus>,
 }
 

@@ -32,7 +32,6 @@ use crate::record::{
     WorkloadRecord,
 };
 
-/// The observed state of an actor.
 pub struct Observed {
     pub actor: Arc<ActorRecord>,
     /// The desired state, or why it cannot be reached.
@@ -63,11 +62,11 @@ pub struct Observed {
     /// sidecar of an earlier binding. They may still consume from its queue, but say nothing about this actor's
     /// workload.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
-    /// Pods that nothing controls, because their workload was deleted without them (FW-22). They may consume as well,
-    /// until the next workload of its name adopts them.
+    /// Pods without a controller, because their workload was deleted without them (FW-22). They may consume as well,
+    /// until the next workload with the actor's name adopts them.
     pub loose_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
-    /// The rechecks that had been requested when this observation began; later ones stay.
+    /// The rechecks that had been requested when this observation began; later ones remain pending.
     pub recheck_sequence: RecheckSequence,
     /// The queues that the actor has or had.
     pub queues: KnownQueues,

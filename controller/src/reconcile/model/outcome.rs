@@ -166,7 +166,7 @@ impl Interruption {
         }
     }
 
-    /// Ended a step that does not scale.
+    /// An error that ended a step other than scaling.
     pub fn outside_scaling(error: Error) -> Self {
         Self {
             error,
@@ -431,7 +431,7 @@ impl RolloutOutcome {
         )
     }
 
-    /// No rollout slot is free. The actor is enqueued when one is; `fallback` is in case that is missed.
+    /// No rollout slot is free. The actor is enqueued once one is; `fallback` is the delay in case that is missed.
     pub fn await_slot(fallback: Duration) -> Self {
         Self::waiting(
             Reason::RolloutWaiting,
@@ -444,7 +444,7 @@ impl RolloutOutcome {
 /// Requeue delay for the progress of a rollout, which no watch reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What an actor waits for that gets no rollout slot.
+/// The message of an actor that waits for a rollout slot.
 pub const AWAITS_SLOT: &str =
     "the maximum number of targets is being rolled out; waiting for one of them to finish";
 

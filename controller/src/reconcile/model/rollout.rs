@@ -223,7 +223,7 @@ impl ObservedUnbinding {
     }
 }
 
-/// Whether a target has pods: those with the sidecar, or any of which its availability tells.
+/// Whether a target has pods: injected ones, or any that its availability counts.
 pub fn has_target_pods(injected: &[PodToReplace], availability: Option<&Availability>) -> bool {
     !injected.is_empty() || availability.is_some_and(|it| it.active > 0)
 }
@@ -266,7 +266,7 @@ pub fn is_replacement(pod: &PodToReplace, previous: &RolloutStatus) -> bool {
         return false;
     };
     if let Some(newest) = &previous.newest_pod {
-        // Both times are the API server's: `since` is not, and clocks differ.
+        // Compare only times of the API server: `since` is not one, and clocks differ.
         return created > newest.0;
     }
     // An earlier release requested it. Creation timestamps have a resolution of one second: of pods created in the same
@@ -290,7 +290,7 @@ pub fn consecutive_uninjected(outdated: &[PodToReplace], previous: &RolloutStatu
         SidecarState::NotInjectedYet => (1, others),
         _ => (withheld, others + 1),
     });
-    // One replica of the webhook that is behind may have reviewed all from which it withheld the sidecar.
+    // Count withheld sidecars once: a single webhook replica that is behind may have reviewed all of these pods.
     let uninjected: usize = withheld + others;
     match i32::try_from(uninjected).unwrap_or(i32::MAX) {
         0 => 0,

@@ -72,7 +72,7 @@ pub struct TargetPodCounts {
     pub total: i32,
     /// Pods to replace: those without the sidecar, and those whose replacement would have a different actor hash.
     pub outdated: Vec<PodToReplace>,
-    /// These, and those of which only the platform hash is outdated.
+    /// These, and the pods of which only the platform hash is outdated.
     pub all_outdated: Vec<PodToReplace>,
 }
 

@@ -1,4 +1,4 @@
-//! Observes the pods that may receive from the actor's queue, except those of a binding's target.
+//! Observes the pods that may consume from the actor's queue, except those of a binding's target.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use asya_shared::api::WorkloadKind;
 use crate::context::Context;
 use crate::record::{ActorRecord, PodRecord};
 
-/// Pods that may receive from the actor's queue.
+/// Pods that may consume from the actor's queue.
 pub(super) struct ActorPods {
     /// Those of the actor's workload.
     pub(super) own: Vec<Arc<PodRecord>>,
     /// Those that an earlier actor of its name left, whatever the mode of either actor.
     pub(super) predecessors: Vec<Arc<PodRecord>>,
-    /// Those that nothing controls, because their workload was deleted without them.
+    /// Those without a controller, because their workload was deleted without them.
     pub(super) loose: Vec<Arc<PodRecord>>,
 }
 
@@ -49,8 +49,8 @@ impl ActorPods {
     }
 }
 
-/// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they receive
-/// from the queue of this one.
+/// Pods with the sidecar of an earlier binding of this name, which its deletion left (BIND-43, BIND-44): they consume
+/// from this one's queue.
 fn pods_of_earlier_bindings(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {

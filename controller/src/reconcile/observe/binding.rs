@@ -205,7 +205,7 @@ impl Observer<'_> {
             && !self.actor.annotations.paused
     }
 
-    /// Dry-run state; `None` if a dry run could show nothing.
+    /// Dry-run state; `None` if a dry run would show nothing.
     fn probe(
         &self,
         has_url: bool,

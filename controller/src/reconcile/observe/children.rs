@@ -20,7 +20,7 @@ use crate::record::{ChildRecord, Key, Record, WorkloadRecord};
 pub(super) struct Children<'a> {
     pub(super) context: &'a Context,
     pub(super) ownership: &'a ChildOwnership,
-    /// Read objects from the API server that no watch shows.
+    /// Read objects that no watch shows from the API server.
     pub(super) bypasses_cache: bool,
 }
 

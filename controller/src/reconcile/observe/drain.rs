@@ -122,7 +122,8 @@ async fn count(
     }
 }
 
-/// A queue without its dead letter queue, which says nothing about these messages, even if it is another's (QUE-42).
+/// The queue without its dead letter queue, which says nothing about these messages, even if it is another actor's
+/// (QUE-42).
 fn to_count(actor: &ActorRecord, transport: &Transport, queue: &QueueStatus) -> ActorQueue {
     let Key { namespace, name } = &actor.metadata.key;
     let timeout = actor.timeout.clone().unwrap_or_default();
@@ -140,7 +141,7 @@ fn to_count(actor: &ActorRecord, transport: &Transport, queue: &QueueStatus) -> 
     }
 }
 
-/// How far a broker's counts lag behind (RMQ-6). That of an unknown transport is the longest.
+/// How far a broker's counts lag behind (RMQ-6). An unknown transport has the longest lag.
 fn count_lag(context: &Context, transport: &str) -> Duration {
     let transport = context.installation.transports.usable(transport).ok();
     match transport.map(|transport| &transport.kind) {

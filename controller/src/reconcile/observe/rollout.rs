@@ -171,7 +171,7 @@ async fn running_pod(
     let uninjected = pods.uninjected.iter().map(|pod| (false, &pod.metadata));
     let labelled = pods.labelled.iter().map(|pod| (true, &pod.metadata));
     let live = uninjected.chain(labelled).filter(|(_, it)| !it.deleting);
-    // Always the same one, whatever the order of the store.
+    // Always choose the same pod, whatever the order of the store.
     let Some((_, metadata)) = live.min_by_key(|(labelled, it)| (*labelled, &it.key.name)) else {
         return Ok(None);
     };

@@ -40,7 +40,7 @@ pub(super) async fn observe(
     let opted_out = actor.annotations.skip_unbind || ending.orphans;
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
     let may_keep_sidecar = rollout == BindingRollout::OnRestart && ending.keeps_queues;
-    // A stopped target has no pods, and when it is started again, nobody would scale it (SAFE-24).
+    // A stopped target has no pods, and nothing would scale it once it is started again (SAFE-24).
     let is_stopped = matches!(lookup, Ok(TargetLookup::Stopped(_)));
     if opted_out || (may_keep_sidecar && !is_stopped) {
         return observe_kept_sidecars(context, actor, lookup, opted_out).await;
@@ -127,7 +127,7 @@ pub async fn observe_leftover(
 struct InjectedPods {
     /// Those that are not terminating and have a controller.
     managed: Vec<PodToReplace>,
-    /// The name of one that is not terminating and has none: its user took it out of its workload, or created it.
+    /// The name of a pod that is not terminating and has none: a user took it out of its workload, or created it.
     unmanaged: Option<Box<str>>,
     /// Whether another one is terminating.
     has_terminating: bool,

@@ -146,7 +146,7 @@ fn replicas_of_target(binding: &ObservedBinding) -> Option<i32> {
     binding.resolved()?.target.replicas
 }
 
-/// Writes the scaling fields, and what says that the queue has scaled the target.
+/// Writes the scaling fields, and the evidence that the queue has scaled the target.
 fn set_target_scaling<'a>(
     status: &mut AsyncActorStatus,
     observed: &'a Observed,

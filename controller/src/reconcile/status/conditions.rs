@@ -72,7 +72,7 @@ pub(super) fn set_conditions(
     status.conditions = conditions.list;
 }
 
-/// The generation with which the actor was ready. A field of its own, because conditions must not drive decisions
+/// The generation with which the actor was ready. A separate field, because conditions must not drive decisions
 /// (FW-30). While pods of an older template run, the actor is not ready with this spec; an actor being deleted keeps
 /// the generation recorded before (FW-21).
 fn ready_generation(

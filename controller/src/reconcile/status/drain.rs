@@ -17,7 +17,7 @@ use crate::telemetry::events::{EventReason, NewEvent};
 /// How often messages are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What an actor reports whose deletion waits until its queue is empty; nothing for any other.
+/// The report of an actor whose deletion waits until its queue is empty; empty for any other actor.
 #[derive(Default)]
 pub(super) struct DrainReport {
     pub(super) conditions: Vec<ConditionChange>,

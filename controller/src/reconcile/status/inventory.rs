@@ -49,7 +49,7 @@ pub(super) fn inventory(
     entries
 }
 
-/// Generation of the spec that a workload was applied for, unless it is as the current one asks for (SAFE-36).
+/// Generation of the spec that a workload was applied for, unless it is already as the current one requires (SAFE-36).
 fn applied_generation(observed: &Observed, entry: &InventoryEntry) -> Option<i64> {
     let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
     if !kinds.iter().any(|kind| kind.name() == entry.kind) {

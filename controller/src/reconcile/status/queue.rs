@@ -60,8 +60,8 @@ pub(super) fn set_queues(
     }
 }
 
-/// Whether the broker marks the queue as another's (QUE-32, QUE-35). A name that another actor holds is not asked
-/// about.
+/// Whether the broker marks the queue as another's (QUE-32, QUE-35). The broker is not asked about a name that another
+/// actor holds.
 fn marked_for_other(observed: &Observed, outcome: &CommonOutcome) -> Option<bool> {
     if observed.desired.is_err() {
         return None;

@@ -33,7 +33,7 @@ pub(super) struct ScalingSummary<'a> {
     pub(super) ready: Option<ScalingReady>,
     /// When to requeue because of scaling.
     pub(super) requeue: Requeue,
-    /// What says that the queue has scaled the target, also if it no longer does.
+    /// Evidence that the queue has scaled the target, even if it no longer does.
     pub(super) remembered_reference: Option<ObjectReference>,
 }
 
@@ -140,8 +140,8 @@ fn scaled_object_reference(observed: &Observed) -> ObjectReference {
     reference(observed, &version, "ScaledObject")
 }
 
-/// What says that the queue has scaled the target (SO-6): what status says, or the `ScaledObject` itself, whose status
-/// write may have been lost.
+/// Evidence that the queue has scaled the target (SO-6): the reference in status, or the `ScaledObject` itself, whose
+/// status write may have been lost.
 pub(super) fn remembered_reference(observed: &Observed) -> Option<ObjectReference> {
     let scaled_object = observed.scaling.scaled_object.ours();
     let existing = scaled_object.map(|_| scaled_object_reference(observed));

@@ -103,8 +103,8 @@ fn is_unchanged(outcome: &CommonOutcome) -> bool {
     )
 }
 
-/// Returns whether what is known concerns another queue than the one whose broker did not respond this time (QUE-5). A
-/// paused actor keeps its condition all the same (API-3).
+/// Returns whether the known state concerns a queue other than the one whose broker did not respond this time (QUE-5).
+/// A paused actor keeps its condition all the same (API-3).
 fn concerns_another_queue(observed: &Observed, outcome: &CommonOutcome) -> bool {
     let (QueueState::Deferred(_), Ok(desired)) = (&outcome.queue, &observed.desired) else {
         return false;

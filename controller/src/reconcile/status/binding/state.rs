@@ -69,7 +69,7 @@ impl From<State> for BindingStateDecision {
     }
 }
 
-/// Walks the table of BIND-6: the first matching row decides.
+/// Evaluates the table of BIND-6: the first matching row decides.
 pub(super) fn decide(inputs: &BindingStateInputs<'_>) -> BindingStateDecision {
     if inputs.spec_fault.is_some() {
         return State::WorkloadError.into();
@@ -229,7 +229,7 @@ fn progressing(
     }
 }
 
-/// Since when the change in progress has made none, if nothing has restarted that clock.
+/// Since when the current change has made no progress, if nothing has restarted that clock.
 fn clock(inputs: &BindingStateInputs<'_>, ready: i32) -> Option<Timestamp> {
     let previous = inputs.previous;
     let is_unchanged = previous.observed_generation == Some(inputs.generation)
