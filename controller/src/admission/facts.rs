@@ -1,5 +1,5 @@
-//! Publishes what only the controller knows to the webhook, in one `ConfigMap` that is written only when it does not
-//! hold the facts (ADM-7).
+//! Publishes facts that only the controller knows to the webhook, in one `ConfigMap` that is written only when it does
+//! not hold them (ADM-7).
 
 use std::sync::Arc;
 

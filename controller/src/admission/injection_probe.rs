@@ -83,8 +83,8 @@ impl InjectionProbes {
         }
     }
 
-    /// Reads which entries fail closed on the first call only: later, another client may have changed them. An entry
-    /// that stops being required must be verified again once it is required; `is_kept` says which ones stay although
+    /// On the first call only, reads which entries fail closed: later, another client may have changed them. An entry
+    /// that stops being required must be verified again once it is required; `is_kept` says which entries stay although
     /// their binding is not known.
     pub(super) fn retain_required(
         &mut self,

@@ -1,4 +1,4 @@
-//! Sink of a watch that also tells whether its first list is complete.
+//! Sink of a watch that also reports whether its first list is complete.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,6 @@ use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
 use crate::record::{Enqueue, Projected, Record};
 
-/// A store, and whether its first list is complete.
 pub(super) struct WatchedStore<R> {
     pub(super) store: Store<R>,
     synced: AtomicBool,

@@ -142,7 +142,7 @@ where
         of_release.map(|key| key.name.to_string()).collect()
     }
 
-    /// Reads the objects of this release from the API server: only then their whole content is needed.
+    /// Reads the objects of this release from the API server, because the cache does not hold their whole content.
     ///
     /// # Errors
     /// If the API server rejects the request or fails.

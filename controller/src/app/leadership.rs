@@ -145,7 +145,7 @@ impl Leadership {
         process_check.not_ready("stopping");
         queue.close();
         let drain = async {
-            // Before, nothing reconciles, and another replica may be ready to.
+            // Before that, nothing reconciles, and another replica may be ready to.
             let reconciles = phase.phase() == Phase::Leading;
             if reconciles && timeout(SHUTDOWN_TIMEOUT, &mut leader).await.is_err() {
                 warn!("aborting reconciles that are still in flight");
@@ -204,7 +204,7 @@ async fn lead(
     }
 }
 
-/// Between attempts to apply the CRD.
+/// Backoff between attempts to apply the CRD.
 const CRD_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 /// Reconciles need a CRD, but not necessarily this version: a refused apply is logged and retried in the background.
@@ -228,7 +228,7 @@ mod tests {
     use crate::cluster::fence::Fence;
     use crate::reconcile::tests::fixtures::context_of;
 
-    /// How a leader ends whose API server never answers, and after how many seconds, if it is told to stop after these
+    /// How, and after how many seconds, a leader ends whose API server never answers, if it is told to stop after these
     /// delays.
     async fn ending(is_ready: bool, delays: &[u64]) -> (Ending, u64) {
         let silent = tower::service_fn(|_: http::Request<kube::client::Body>| async {

@@ -99,10 +99,10 @@ impl Operator {
     }
 }
 
-/// Whether the messages of the actor's queue are counted beside the health check (QUE-20).
+/// Whether the messages of the actor's queue are also counted between health checks (QUE-20).
 fn counts_often(actor: &ActorRecord) -> bool {
     let status = &actor.status_view;
-    // One that was scaled to zero must not keep the count from before its queue was empty.
+    // An actor that was scaled to zero must not keep the count from before its queue was empty.
     let is_in_use = status.desired_replicas > 0 || status.reports_messages();
     // Whether it may be deleted depends on the count in its status.
     is_in_use || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty

@@ -116,7 +116,7 @@ async fn remaining_in(
     }
 }
 
-/// Whether the namespace does not exist: the operator's rights in a watched one go with it.
+/// Whether the namespace does not exist: the operator's permissions in a watched namespace are deleted with it.
 async fn is_gone(client: &Client, namespace: &str) -> bool {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let found = namespaces.get_metadata_opt(namespace).await;
@@ -220,7 +220,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    /// QUE-49: with a watched namespace go the operator's rights there.
+    /// QUE-49: the operator's permissions in a watched namespace are deleted with it.
     #[tokio::test]
     async fn deleted_namespace_has_no_actors() {
         let client = forbidding();

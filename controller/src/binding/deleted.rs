@@ -18,7 +18,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub struct DeletedBinding {
     pub actor_uid: Box<str>,
-    /// As it was at the deletion.
+    /// The target at the time of the deletion.
     pub target: Target,
     pub deleted_at: Timestamp,
 }

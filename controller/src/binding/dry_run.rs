@@ -44,8 +44,8 @@ pub struct ExpectedSidecar<'a> {
     pub actor_hash: Option<&'a str>,
 }
 
-/// Dry-runs `pod`, which replaces a pod of the target or not. If a quota rejects it, variants of the pod are dry-run,
-/// too, to see whether the sidecar is the reason.
+/// Dry-runs `pod`, which may replace a pod of the target. If a quota rejects it, variants of the pod are dry-run, too,
+/// to see whether the sidecar is the reason.
 ///
 /// # Errors
 /// If the API server fails.

@@ -342,7 +342,7 @@ impl Binding {
         })
     }
 
-    /// What it needs watched, each once.
+    /// The watches that it needs, without duplicates.
     fn subjects(&self) -> BTreeSet<WatchSubject> {
         let owners = self.owners.iter().map(|owner| &owner.kind);
         let kinds = self.kinds.iter().chain(owners).cloned();

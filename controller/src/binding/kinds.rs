@@ -170,8 +170,8 @@ impl Kinds {
         self.inner.lock().access_scopes.clone_from(scopes);
     }
 
-    /// Kinds that cannot be bound in this cluster; `None` until discovery has been tried for all of them. One whose
-    /// discovery fails, because its API is down for example, is not known to be among them.
+    /// Kinds that cannot be bound in this cluster; `None` until discovery has been tried for all of them. A kind whose
+    /// discovery fails, for example because its API is down, is not included.
     pub fn unreadable(&self) -> Option<Vec<UnreadableKind>> {
         let inner = self.inner.lock();
         let mut all = Vec::new();

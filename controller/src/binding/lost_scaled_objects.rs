@@ -1,4 +1,4 @@
-//! Bindings whose `ScaledObject` went away together with KEDA, as observed by this process (SO-6).
+//! Bindings whose `ScaledObject` disappeared together with KEDA, as observed by this process (SO-6).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -98,7 +98,7 @@ impl Brokers {
     }
 
     /// Makes the next list read the Secrets again if the broker rejected their credentials (SEC-2): no reconcile
-    /// follows that does (QUE-20).
+    /// follows that would do so (QUE-20).
     fn forget_rejected<T>(
         &self,
         transport: &Transport,

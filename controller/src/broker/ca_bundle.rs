@@ -4,8 +4,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// Parses a PEM bundle. Whoever uses it would otherwise ignore what is wrong with it, or report it in words of their
-/// own (QUE-9, SQS-1).
+/// Parses a PEM bundle. Its users would otherwise ignore what is wrong with it, or report it in their own words (QUE-9,
+/// SQS-1).
 ///
 /// # Errors
 /// The problem, as the end of a sentence, if it has no certificates, or one that is not valid.

@@ -2,10 +2,9 @@
 
 use super::BrokerError;
 
-/// A verified queue is reported as failed at this failure in a row.
+/// The consecutive failure at which a verified queue is reported as failed.
 const THRESHOLD: u32 = 3;
 
-/// What a failed call means for the status of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFailure {
     /// Nothing: the broker was not called (OPS-22). While its circuit is open, its last answer says nothing new about a
@@ -13,7 +12,7 @@ pub enum CallFailure {
     NotCalled,
     /// The broker may be back soon, and the queue was usable before: status stays.
     Tolerated,
-    /// The same, once too often.
+    /// The same, but too many times in a row.
     Persistent,
     /// Nothing is known to be usable, waiting does not help, or the broker has not responded for so long that it was
     /// not called.

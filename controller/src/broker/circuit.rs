@@ -10,7 +10,7 @@ use super::BrokerError;
 pub const FAILURE_THRESHOLD: u32 = 5;
 /// How long the circuit stays open before a trial call.
 const OPEN_DURATION: Duration = Duration::from_secs(30);
-/// Failures in a row, with time between them for the broker to recover, that are an outage.
+/// Consecutive failures, with time in between for the broker to recover, that count as an outage.
 const OUTAGE_THRESHOLD: u32 = 3;
 
 /// Circuit breaker of one client of a broker.
@@ -30,8 +30,8 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// Allows a call, or rejects it while the circuit is open. Then one call is allowed as a trial, and no other for
-    /// another `OPEN_DURATION` unless it gets a response.
+    /// Allows a call, or rejects it while the circuit is open. After that, one call is allowed as a trial, and no other
+    /// for another `OPEN_DURATION` unless it gets a response.
     ///
     /// # Errors
     /// While the circuit is open: `CircuitOpen` with the error of the last call and the time until the circuit closes,

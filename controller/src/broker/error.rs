@@ -7,8 +7,8 @@ use crate::fault::{Fault, Reason, Requeue};
 
 /// SQS rejects a queue name for 60 s after the queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
-/// Delay when all permits are taken: until then some calls have ended, or the broker is known to be down. Also the
-/// delay before a deletion is confirmed again.
+/// Delay when all permits are taken: by then, some calls have ended, or the broker is known to be down. Also the delay
+/// before a deletion is confirmed again.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a broker call failed.
@@ -54,8 +54,8 @@ pub enum BrokerError {
     /// does not report it either (OPS-22).
     #[error("{0}")]
     TooManyWaiting(String, Duration),
-    /// Not called: the broker gave no usable answer a short time ago, and is not called again until then (QUE-9).
-    /// Carries that error, which says nothing new about the actor's queue (QUE-10).
+    /// Not called: the broker recently gave no usable answer, and is not called again until this delay has passed
+    /// (QUE-9). Carries that error, which says nothing new about the actor's queue (QUE-10).
     #[error("{0}")]
     CircuitOpen(Box<BrokerError>, Duration),
     /// Same, after so many trials in a row without a usable answer that this is an outage, which status reports.
@@ -64,7 +64,7 @@ pub enum BrokerError {
         last: Box<BrokerError>,
         /// Time until the next trial.
         wait: Duration,
-        /// Tells the trials of a client apart: how many rounds without a usable answer there have been.
+        /// The number of rounds without a usable answer, which distinguishes the trials of a client.
         rounds: u32,
     },
     /// Not called: what the deletion of a queue relies on has changed, or could not be confirmed in time (QUE-30).
@@ -98,7 +98,8 @@ impl BrokerError {
     /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
-            // An outage may last for hours: trials are made for all, but not every actor waits for each.
+            // An outage may last for hours: trials are made on behalf of all actors, but not every actor waits for
+            // each.
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) | Self::Outage { .. } => {
                 Requeue::Backoff
             }
@@ -128,8 +129,8 @@ impl BrokerError {
         )
     }
 
-    /// The time until the next call may be made when the broker was not called: then this is no answer of it, and
-    /// counts as no failure.
+    /// The time until the next call may be made, if the broker was not called: such an error is not its answer, and
+    /// does not count as a failure.
     pub fn not_called_delay(&self) -> Option<Duration> {
         match self {
             Self::TooManyCalls(_) | Self::Unconfirmed(_) => Some(BUSY),

@@ -304,7 +304,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
     }
 
     /// Tolerates a missing count: a broker that has not counted yet, such as right after creation, has not failed. One
-    /// that no longer counts has not either, but what it counted before is no longer known.
+    /// that has stopped counting has not failed either, but its earlier count is no longer valid.
     fn record_reading(&self, actor: &Key, depth: Option<Depth>) {
         if depth.is_some() || self.failures.record_uncounted(actor) {
             self.record_depth(actor, depth);

@@ -54,7 +54,7 @@ pub struct BrokerLimiter {
 struct Limits {
     transport: String,
     call_permits: Semaphore,
-    /// Permission for its one call from the reserve of all brokers.
+    /// The broker's permit for its one call from the reserve that all brokers share.
     reserved_call: Semaphore,
     /// How many reconciles a slow broker may hold, and how many it holds now.
     reconcile_permits: usize,
@@ -77,7 +77,7 @@ pub struct Operation {
     pub name: &'static str,
     /// Whether it changes something, and so must pass the fence.
     pub writes: bool,
-    /// From when on it may no longer start.
+    /// Time after which it may no longer start.
     pub deadline: Option<Instant>,
 }
 
@@ -134,7 +134,7 @@ impl Drop for ReconcilePermit {
 
 /// A result with a metric label.
 pub trait Labelled {
-    /// Has few distinct values.
+    /// The label, which must have few distinct values.
     fn label(&self) -> String;
 }
 
@@ -180,8 +180,8 @@ impl BrokerLimiter {
     }
 
     /// Acquires a permit for one or more calls of a reconcile. Rejects its first call while the broker is slow and all
-    /// reconcile permits are taken, its own or those of all slow brokers. Never rejects a reconcile that has made a
-    /// call already, so that its work is not left half done.
+    /// reconcile permits are taken: the broker's own, or those of all slow brokers. Never rejects a reconcile that has
+    /// already made a call, so that its work is not left half done.
     ///
     /// # Errors
     /// `TooManyWaiting`, with the delay before the retry.

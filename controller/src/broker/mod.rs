@@ -118,7 +118,7 @@ pub enum DeleteIfEmptyOutcome {
     Recheck(Duration),
 }
 
-/// What to do with an empty queue that nothing at the broker marks as anyone's.
+/// What to do with an empty queue that has no owner tag at the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untagged {
     Keep,
@@ -142,9 +142,9 @@ pub type BrokerResponses<'a, T> = BoxFuture<'a, Vec<Result<T, BrokerError>>>;
 
 /// Confirms what the deletion of a queue relies on, such as that its actor no longer uses it (QUE-30).
 ///
-/// Asked after everything else and immediately before the deletion, because that cannot be undone.
+/// Called after all other checks and immediately before the deletion, because that cannot be undone.
 pub trait DeletionGuard: Send + Sync {
-    /// Returns until when the queue may be deleted.
+    /// Returns the deadline for deleting the queue.
     ///
     /// # Errors
     /// `Unconfirmed`.

@@ -134,8 +134,8 @@ impl Claim {
         }
     }
 
-    /// The rank as if the broker marked the actor's queue as no one's. An actor whose queue is marked as another's
-    /// defers to the same actors as before; else two of them would defer to each other in turns.
+    /// The rank as if the broker had not marked the actor's queue. An actor whose queue is marked as another's defers
+    /// to the same actors as before; otherwise two of them would take turns deferring to each other.
     fn rank_without_answer(&self, name: &ClaimedName) -> Rank {
         Rank {
             priority: name.priority,

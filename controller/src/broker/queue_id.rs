@@ -11,19 +11,19 @@ pub enum QueueId {
     Rabbitmq(RabbitmqQueueId),
 }
 
-/// What RabbitMQ says of where a queue is. Nothing of it is unique: brokers in different places may have the same
-/// names.
+/// What RabbitMQ reports about the location of a queue. None of it is unique: brokers in different places may have the
+/// same names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RabbitmqQueueId {
-    /// Name of the broker's cluster, if the broker tells.
+    /// Name of the broker's cluster, if the broker reports it.
     pub cluster: Option<String>,
     pub vhost: String,
     pub queue: String,
-    /// Names of the nodes that have the queue; none if the broker does not tell.
+    /// Names of the nodes that have the queue; empty if the broker does not report them.
     pub nodes: BTreeSet<String>,
 }
 
-/// Whether two queues are one.
+/// Whether two queues are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sameness {
     Same,

@@ -177,7 +177,7 @@ impl Rabbitmq {
         self.put_queue(&declaration.name, &declaration.body())
             .await?;
         self.route(&declaration, queue, &bindings).await?;
-        // Or it has done so at the same moment.
+        // Or it may have done so at the same moment.
         self.check_ownership(&declaration.name, queue).await?;
         Ok(ReadyQueue::default())
     }

@@ -264,8 +264,8 @@ impl Sqs {
         }
     }
 
-    /// Checks whose a created queue is: another cluster may have created it at the same moment, and SQS tells neither
-    /// that it existed nor that our tags were ignored. SQS may not find it yet, which says nothing.
+    /// Checks who owns a created queue: another cluster may have created it at the same moment, and SQS reports neither
+    /// that it existed nor that our tags were ignored. SQS may not find it yet, which means nothing.
     ///
     /// # Errors
     /// `QueueNameTaken` if it belongs to another actor or cluster.

@@ -1,6 +1,6 @@
-//! Queues that exist, or may exist, although no status has named them as verified (QUE-13). They would otherwise be
-//! left at the broker for good if that status is lost, or if the actor changes its transport before. Their owner tag
-//! may be missing, because it is written after the queue.
+//! Queues that exist, or may exist, although no status has named them as verified (QUE-13). Otherwise, they would stay
+//! at the broker forever if that status is lost, or if the actor changes its transport first. Their owner tag may be
+//! missing, because it is written after the queue.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,14 +36,14 @@ struct Unrecorded {
 #[derive(Debug, Default)]
 struct Failures {
     calls: u32,
-    /// The trial of the broker that failed last, as far as it is known; none since a call of the actor's own failed,
-    /// which may have been that trial.
+    /// The last failed trial of the broker, if it is known; `None` once a call of the actor's own has failed, which may
+    /// have been that trial.
     trial: Option<u32>,
 }
 
 impl Failures {
-    /// Counts calls without an answer. While the circuit is open, none is made (QUE-9); but in an outage, the trials
-    /// that other actors make answer for all, so that many of them do not wait for three trials each.
+    /// Counts calls without an answer. While the circuit is open, none is made (QUE-9); but in an outage, a trial that
+    /// another actor makes counts for all, so that many actors do not wait for three trials each.
     fn record(&mut self, error: &BrokerError) -> u32 {
         let is_call = match error {
             BrokerError::Outage { rounds, .. } => {

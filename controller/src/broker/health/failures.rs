@@ -43,7 +43,7 @@ impl CheckFailures {
     fn record(&self, actor: &Key, error: &BrokerError, kind: fn(&mut Failure) -> &mut u32) -> bool {
         let mut actors = self.actors.lock();
         let failure = actors.entry(actor.clone()).or_default();
-        // Nothing was read: the trials of the broker have failed, often enough.
+        // Nothing was read, and enough trials of the broker have failed.
         if matches!(error, BrokerError::Outage { .. }) {
             return true;
         }
@@ -69,8 +69,8 @@ impl CheckFailures {
         self.actors.lock().remove(actor);
     }
 
-    /// Records that the messages were counted. That refutes no failed check: only a check reads whose queue it is, and
-    /// needs rights that a count does not.
+    /// Records that the messages were counted. This does not clear a failed check: only a check reads whose queue it
+    /// is, and it needs permissions that a count does not.
     pub fn clear_counts(&self, actor: &Key) {
         let mut actors = self.actors.lock();
         match actors.get_mut(actor) {

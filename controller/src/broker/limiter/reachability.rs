@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::broker::circuit::FAILURE_THRESHOLD;
 
-/// How long a client that makes no calls tells something of the broker: twice the interval of the health check.
+/// How long the history of a client that makes no calls counts: twice the interval of the health check.
 const EVIDENCE: Duration = Duration::from_mins(10);
 
 /// What the clients of a transport have learned of its broker.

@@ -9,8 +9,8 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 /// The workers that slow brokers may hold. Several transports can reach one broker, so a limit for each is not enough.
 pub struct WorkerShare {
     max: usize,
-    /// Calls in flight to any broker. That one hangs is known only when its calls time out, and until then each holds a
-    /// worker.
+    /// Calls in flight to any broker. A hanging broker is detected only when its calls time out, and until then each of
+    /// them holds a worker.
     calls: Semaphore,
     /// Further calls, one to each broker, so that hanging brokers do not keep the others from being called.
     reserve: Semaphore,
@@ -79,8 +79,8 @@ impl WorkerShare {
         usage
     }
 
-    /// Lets a reconcile wait for a slow broker if that holds fewer than `permits` and all slow ones fewer than the
-    /// share.
+    /// Lets a reconcile wait for a slow broker if that broker holds fewer than `permits`, and all slow brokers together
+    /// fewer than the share.
     ///
     /// # Errors
     /// How many permits the broker gets if the slow ones share equally.

@@ -75,7 +75,7 @@ impl HttpResponse {
         self.status == StatusCode::BAD_REQUEST && is_out_of_range(&self.error_body().error)
     }
 
-    /// How long no request is to be sent, if RabbitMQ or a proxy before it says so.
+    /// How long to send no requests, if RabbitMQ or a proxy in front of it asks for a pause.
     fn requested_pause(&self) -> Option<Duration> {
         let is_throttled =
             self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error();

@@ -43,7 +43,8 @@ impl Rabbitmq {
         })))
     }
 
-    /// The name of the broker's cluster; `None` if the broker, or a proxy before it, does not tell it to this user.
+    /// The name of the broker's cluster; `None` if the broker, or a proxy in front of it, does not reveal it to this
+    /// user.
     async fn cluster_name(&self) -> Result<Option<String>, BrokerError> {
         let mut url = self.api.url(&["overview"]);
         url.query_pairs_mut().append_pair("columns", "cluster_name");

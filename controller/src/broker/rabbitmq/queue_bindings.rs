@@ -144,7 +144,7 @@ impl QueueBindings {
     }
 
     /// Whether a dead letter queue belongs to the actor of `tag`. One that another actor of this cluster has left may
-    /// be taken, because it is deleted only when it is empty; a queue from which that actor receives may not.
+    /// be taken, because it is deleted only when it is empty; a queue from which that actor consumes may not.
     pub(super) fn dlq_ownership(
         &self,
         dlq: &str,
