@@ -12,9 +12,9 @@ pub fn to_the_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Returns how long a wait still takes, at most `longest`, which its rule never exceeds; `None` if it is
-/// over. One that ends much later was written by a clock that was ahead, and is over: otherwise it would take until
-/// this clock has caught up.
+/// Returns how much of a wait is left, at most `longest`, which its rule never exceeds; `None` if it is over. A wait
+/// that ends much later was written by a clock that was ahead, and counts as over: otherwise it would last until this
+/// clock has caught up.
 pub fn time_left(until: Timestamp, longest: Duration, now: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(until.duration_since(now)).ok()?;
     let skew = Duration::try_from(MAX_CLOCK_SKEW).unwrap_or_default();

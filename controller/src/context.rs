@@ -66,7 +66,7 @@ pub struct Context {
     pub bindings: Arc<Bindings>,
     /// Bindings that were deleted recently.
     pub deleted_bindings: DeletedBindings,
-    /// Bindings whose `ScaledObject` went away together with KEDA.
+    /// Bindings whose `ScaledObject` disappeared together with KEDA.
     pub lost_scaled_objects: LostScaledObjects,
     /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
@@ -87,7 +87,7 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
 }
 
-/// What a context is made of, apart from empty caches and memory.
+/// The parts of a context, apart from its caches and memory, which start empty.
 pub struct ContextParts {
     /// Fenced, so that only the leader writes.
     pub client: Client,
@@ -106,7 +106,7 @@ pub struct ContextParts {
 }
 
 impl Context {
-    /// A context that knows nothing of the cluster yet.
+    /// A context whose caches and memory are empty.
     pub fn new(parts: ContextParts) -> Self {
         let impersonation = &parts.impersonation;
         let workloads = Workloads::new(impersonation);

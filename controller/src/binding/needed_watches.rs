@@ -1,4 +1,5 @@
-//! The watches that bindings need, counted so that a change of one binding does not look at all others (OPS-32).
+//! Reference counts of the watches that bindings need, so that a change of one binding does not look at all others
+//! (OPS-32).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl WatchCounts {
         }
     }
 
-    /// Takes back what [`Self::add`] counted for the same arguments.
+    /// Reverts [`Self::add`] with the same arguments.
     pub fn remove(&mut self, subjects: BTreeSet<WatchSubject>, namespace: &Arc<str>) {
         for subject in subjects {
             let Some(namespaces) = self.0.get_mut(&subject) else {

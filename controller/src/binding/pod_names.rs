@@ -1,5 +1,5 @@
-//! Which pods can belong to which targets, by names that both have: so that neither all pods of a namespace are
-//! compared with a target, nor all targets with a pod (OPS-32).
+//! Finds the pods that can belong to a target, and the targets of a pod, by names that both have: so that neither is
+//! compared with all of the other in its namespace (OPS-32).
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use asya_shared::resolve::PodMatch;
 
-/// Hash of a name: few bytes per pod, and two names with one hash only cause a comparison more.
+/// Hash of a name: takes few bytes per pod, and a collision costs only one more comparison.
 type NameHash = u64;
 
 fn hash(name: &str) -> NameHash {
@@ -63,7 +63,7 @@ impl<T> Default for PodsByName<T> {
 }
 
 impl<T: Clone + Ord> PodsByName<T> {
-    /// Adds a pod of these names.
+    /// Adds a pod under these names.
     pub fn insert(&mut self, names: Vec<&str>, pod: &T) {
         self.0.insert(names, pod);
     }
@@ -83,7 +83,7 @@ impl<T: Clone + Ord> PodsByName<T> {
 #[derive(Debug)]
 pub struct TargetsByName<T> {
     by_name: ByName<T>,
-    /// Those that look at all pods.
+    /// Targets that can have any pod.
     others: BTreeSet<T>,
 }
 

@@ -44,7 +44,7 @@ struct Refusals {
     last: RefusedEviction,
 }
 
-/// An eviction that the API server refused, as a `PodDisruptionBudget` makes it do.
+/// An eviction that the API server refused, for example because of a `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedEviction {
     /// What to report until it is requested again.
@@ -53,7 +53,7 @@ pub struct RefusedEviction {
 }
 
 impl RefusedEviction {
-    /// How long not to request it again; `None` if it may be.
+    /// How long not to request it again; `None` if it may be requested now.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         time_left(self.retry_at, MAX_REFUSAL_WAIT, now)
     }
@@ -126,8 +126,8 @@ impl RolloutSlots {
         holders.len() < self.max && in_namespace.count() < self.max_per_namespace
     }
 
-    /// Records a refused eviction and releases the slot. Returns how long to wait before the next request: longer, the
-    /// more were refused in a row.
+    /// Records a refused eviction and releases the slot. Returns how long to wait before the next request, which grows
+    /// with each refusal in a row.
     pub fn eviction_refused(&self, actor: &Key, message: &str, now: Timestamp) -> Duration {
         let mut inner = self.inner.lock();
         inner.leave(actor);
@@ -172,7 +172,7 @@ impl Inner {
         held.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Neither holds nor waits for a slot.
+    /// Releases the actor's slot, and its place in the queue for one.
     fn leave(&mut self, actor: &Key) {
         self.by_actor.remove(actor);
         self.waiting.remove(actor);

@@ -143,7 +143,7 @@ impl Targets {
             .invalidate();
     }
 
-    /// Records that the target was deleted. Returns whether that was unknown.
+    /// Records that the target was deleted. Returns whether that was not known yet.
     pub(super) fn mark_deleted(&self, target: &ObjectId) -> bool {
         let mut cached = self.cached.lock();
         let entry = cached.entry(target.clone()).or_default();

@@ -63,7 +63,7 @@ impl Tree {
         self.inner.lock().remove(object)
     }
 
-    /// Descendants of these kinds of the object with this uid, at most [`MAX_DEPTH`] levels down.
+    /// Descendants of the object with this uid that are of one of these kinds, at most [`MAX_DEPTH`] levels down.
     pub(super) fn descendants(&self, uid: &str, kinds: &[Kind]) -> Vec<ObjectId> {
         let inner = self.inner.lock();
         let mut descendants = BTreeSet::new();

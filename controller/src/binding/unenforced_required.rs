@@ -27,7 +27,7 @@ pub enum Enforcement {
 }
 
 impl UnenforcedRequiredBindings {
-    /// Sets the current bindings. Returns the actors that were added or removed, or whose reason is another; the first
+    /// Sets the current bindings. Returns the actors that were added or removed, or whose reason has changed; the first
     /// time, all of them count as added.
     pub fn replace(&self, unenforced_required: BTreeMap<Key, Unenforced>) -> Vec<Key> {
         let mut current = self.current.lock();
@@ -45,7 +45,7 @@ impl UnenforcedRequiredBindings {
         changed.into_iter().collect()
     }
 
-    /// Whether the actor's binding is one of these.
+    /// Whether the webhook entry of the actor's binding may fail closed.
     pub fn enforcement(&self, actor: &Key) -> Enforcement {
         match self.current.lock().as_ref().map(|all| all.get(actor)) {
             None => Enforcement::Unknown,

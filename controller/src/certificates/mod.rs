@@ -61,7 +61,8 @@ pub struct CertificateConfig {
 /// backup.
 struct SupersededCas {
     cas: CaBundle,
-    /// When every API server trusts the new CAs, and every replica has had the time to serve a certificate of theirs.
+    /// When every API server trusts the new CAs, and every replica has had time to serve a certificate that they
+    /// issued.
     until: Instant,
 }
 
@@ -317,7 +318,7 @@ impl CertificateManager {
             }
             return;
         }
-        // A new leader has requested none: the configurations have what the former one did.
+        // A new leader has requested no bundle yet: the configurations hold the one that the previous leader requested.
         let requested = self.trust.desired().borrow().clone();
         if requested.is_none() && self.trust_discovery().is_some() {
             return;

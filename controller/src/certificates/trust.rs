@@ -153,8 +153,8 @@ impl SharedTrust {
         self.observed.borrow().is_some()
     }
 
-    /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. At most since the
-    /// bundle was requested, because a configuration may be created at any time.
+    /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. Counted from the
+    /// request of the bundle at the earliest, because a configuration may be created at any time.
     pub(super) fn trusted_for(&self, cas: &[Certificate]) -> Option<Duration> {
         let observed = self.observed.borrow();
         let observed = observed.as_ref()?;

@@ -1,5 +1,5 @@
-//! Adds the request to the errors of a client: those of connections say neither what was called nor, below their
-//! outermost text, what went wrong.
+//! Adds the request to the errors of a client: connection errors say neither what was called nor, in their outermost
+//! text, what went wrong.
 
 use std::error::Error;
 use std::task::{Context, Poll};

@@ -1,6 +1,6 @@
-//! Limits concurrent rollouts of the operator's workloads after the installation, not their actors, has changed: a new
-//! runtime script or sidecar image changes the pod template of all actors together (SAFE-36). An actor that may roll
-//! out holds a slot, as a target does (`binding/rollout_slots.rs`).
+//! Limits concurrent rollouts of the operator's own workloads that a change of the installation, not of their actors,
+//! causes: a new runtime script or sidecar image changes the pod templates of all actors at once (SAFE-36). An actor
+//! that may roll out holds a slot, as a target does (`binding/rollout_slots.rs`).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::record::Key;
 
-/// A queue in which an actor is once at most. No operation scans it, because all actors of an installation may wait,
-/// and each reconcile of any of them asks.
+/// A queue that holds an actor at most once. No operation scans it, because all actors of an installation may wait, and
+/// each of their reconciles uses it.
 #[derive(Debug, Default)]
 pub struct WaitingActors {
     next_turn: u64,

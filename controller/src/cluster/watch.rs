@@ -32,8 +32,9 @@ const WATCH_SECONDS: u32 = 50;
 
 /// Page size of lists of metadata and of Events, which limits how many objects of a list are in memory at a time.
 const PAGE: u32 = 100;
-/// Page size of lists of whole objects, which their authors may make as large as the API server stores them, 1.5 MB:
-/// the largest page has 37.5 MB (OPS-31). Events are as large only if they are made so, and clusters have very many.
+/// Page size of lists of whole objects, which users may make as large as the API server stores them, 1.5 MB: the
+/// largest page has 37.5 MB (OPS-31). Events are that large only if they are made so, and clusters have very many of
+/// them.
 pub const OBJECTS_PAGE: u32 = 25;
 
 /// A failing watch reports an error within this time; one without an error for longer is healthy.
@@ -116,8 +117,8 @@ pub struct Watch<R, S = Projected<R>> {
     pub served: Option<watch::Receiver<bool>>,
     /// Receives the events.
     pub sink: Arc<dyn WatchSink<R>>,
-    /// Passes with the first complete list, and does not fail again. Before, it is refused while a right in a namespace
-    /// is missing.
+    /// Passes with the first complete list, and does not fail again. Until then, it is refused while a permission in a
+    /// namespace is missing.
     pub check: ReadinessCheck,
     /// Counts events, and reports whether the watch is healthy.
     pub metrics: Arc<Metrics>,
@@ -266,8 +267,8 @@ where
         info!(%kind, "watch recovered");
     }
 
-    /// A namespace whose rights are missing, perhaps because it is being deleted, must not stop the others (FW-12). One
-    /// that does not exist has empty lists, so any other error concerns the whole cluster.
+    /// A namespace in which permissions are missing, perhaps because it is being deleted, must not stop the others
+    /// (FW-12). One that does not exist has empty lists, so any other error concerns the whole cluster.
     fn report_unlisted(&self, error: &Error) {
         if self.scope.is_some() && is_forbidden(error) {
             self.check.refused(&error.to_string());

@@ -292,7 +292,7 @@ impl Workloads {
     }
 
     /// Returns why the API server would reject the workload as a new one; `None` if it would not. Changes nothing: one
-    /// of its name exists, which is all that a valid one is rejected for.
+    /// of its name exists, which is the only reason to reject a valid one.
     ///
     /// # Errors
     /// If the API server fails.

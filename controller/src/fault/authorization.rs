@@ -15,7 +15,7 @@ pub(super) fn missing_permission(object: &str, message: &str) -> Option<Fault> {
     })
 }
 
-/// What admission plugin `OwnerReferencesPermissionEnforcement` misses. It does not say whose permission.
+/// The permission that admission plugin `OwnerReferencesPermissionEnforcement` misses. It does not say who lacks it.
 fn missing_for_owner(message: &str) -> Option<String> {
     let (object, refusal) = message.split_once(" is forbidden: ")?;
     let rule = if refusal.starts_with(CANNOT_BLOCK_DELETION) {

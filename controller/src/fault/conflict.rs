@@ -1,4 +1,4 @@
-//! The meaning of a 409 of the API server, and the 422 with which it answers where another object has the name. Every
+//! The meaning of a 409 from the API server, and of the 422 that it returns if another object has taken the name. Every
 //! write of a reconcile that can conflict is classified here.
 
 use kube::core::Status;
@@ -55,7 +55,7 @@ impl Conflict {
     }
 }
 
-/// Whether the write names the uid of an earlier object: 422, although nothing is wrong with it.
+/// Whether the write names the uid of a replaced object: a 422, although nothing is wrong with the write itself.
 fn targets_replaced_object(status: &Status) -> bool {
     let details = status.details.as_ref();
     let mut causes = details.into_iter().flat_map(|details| &details.causes);

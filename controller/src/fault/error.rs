@@ -76,7 +76,7 @@ const QUOTA: Duration = Duration::from_mins(1);
 /// Retry delay for an owner of a kind that the API server does not know yet: its cache of kinds is renewed every 30 s
 /// (FW-28).
 const OWNER_KIND: Duration = Duration::from_secs(5);
-/// What admission plugin `OwnerReferencesPermissionEnforcement` says then.
+/// The error of admission plugin `OwnerReferencesPermissionEnforcement` in that case.
 const OWNER_KIND_UNKNOWN: &str =
     "cannot set blockOwnerDeletion in this case because cannot find RESTMapping";
 

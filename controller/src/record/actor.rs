@@ -68,7 +68,7 @@ impl PartialEq for ActorRecord {
 
 /// The garbage collector's finalizer: while an actor has it, its children are deleted first.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
-/// The garbage collector's own, of an object deleted with propagation policy Orphan.
+/// The garbage collector's finalizer on an object deleted with propagation policy Orphan.
 const ORPHAN: &str = "orphan";
 
 impl ActorRecord {
@@ -103,9 +103,9 @@ pub struct StatusView {
     pub retired_queues: Box<[StatusQueue]>,
     /// Desired number of pods.
     pub desired_replicas: i32,
-    /// Messages in its queue that wait, as last reported.
+    /// Messages that wait in its queue, as last reported.
     pub queued_messages: Option<i64>,
-    /// Messages in its queue that its pods process, as last reported.
+    /// Messages that its pods are processing, as last reported.
     pub processing_messages: Option<i64>,
     /// Since when deletion no longer waits until the queue is empty.
     pub queue_released_since: Option<Time>,
@@ -149,7 +149,7 @@ impl StatusView {
 }
 
 impl DeletionFields {
-    /// With what the finalizers say: the API server adds one for the propagation policy, which the garbage collector
+    /// Also reads the finalizers: the API server adds one for the propagation policy, which the garbage collector
     /// removes.
     fn of(spec: Option<&RawValue>, finalizers: &[Box<str>]) -> Self {
         let spec: Value = read(spec).unwrap_or_default();

@@ -77,7 +77,7 @@ impl Record for QuotaRecord {
         &self.metadata
     }
 
-    /// Resolved through the bindings in its namespace.
+    /// Nothing: the bindings in its namespace determine the actors.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }
@@ -98,7 +98,7 @@ impl Record for LimitRangeRecord {
         &self.metadata
     }
 
-    /// Resolved through the bindings in its namespace.
+    /// Nothing: the bindings in its namespace determine the actors.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }
@@ -127,7 +127,7 @@ impl Record for NamespaceRecord {
         &self.metadata
     }
 
-    /// Resolved through the bindings in this namespace.
+    /// Nothing: the bindings in this namespace determine the actors.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }

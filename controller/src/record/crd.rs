@@ -86,7 +86,7 @@ impl Record for CrdNameRecord {
         &self.metadata
     }
 
-    /// Handled by the task that follows the kinds of the bindings.
+    /// Nothing: handled by the task that follows the kinds of the bindings.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }

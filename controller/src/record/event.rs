@@ -134,7 +134,7 @@ impl Record for PodEventRecord {
         &self.metadata
     }
 
-    /// Resolved through the pod.
+    /// Nothing: the actor is found through the pod.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }
@@ -164,7 +164,7 @@ impl Record for StatefulSetFailureRecord {
         &self.metadata
     }
 
-    /// Resolved through the `StatefulSet`.
+    /// Nothing: the actor is found through the `StatefulSet`.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }
@@ -198,7 +198,7 @@ impl Record for CreationFailureRecord {
         &self.metadata
     }
 
-    /// Resolved through the index of bindings, by the object that creates their pods.
+    /// Nothing: the actors are found in the index of bindings, by the object that creates their pods.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }

@@ -46,7 +46,7 @@ impl Record for ForeignRecord {
         &self.metadata
     }
 
-    /// Resolved through the index of bindings.
+    /// Nothing: the actors are found in the index of bindings.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }

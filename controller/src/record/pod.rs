@@ -43,7 +43,8 @@ pub struct PodRecord {
     pub failed_exits: Box<[(Problem, Time)]>,
     /// Set if the webhook injected the pod for a binding.
     pub injection: Option<Box<Injection>>,
-    /// Kind of our workload that selects the pod, if nothing controls it: a workload deleted without its pods left it.
+    /// Kind of our workload that selects the pod, if it has no controller: it was left by a workload that was deleted
+    /// without its pods.
     pub loose_of: Option<WorkloadKind>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
     pub copied_label: Option<Box<CopiedLabel>>,

@@ -92,7 +92,7 @@ impl RawStatus<'_> {
         conditions.find(|condition| condition.kind.as_deref() == Some(kind))
     }
 
-    /// A KEDA that does not know an annotation reports no pause.
+    /// A KEDA version that does not know an annotation reports no pause.
     fn reports_pause(&self) -> bool {
         let paused = self.condition("Paused");
         paused.is_some_and(|it| it.status.as_deref() == Some("True"))

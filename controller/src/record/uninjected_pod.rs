@@ -108,7 +108,7 @@ impl Record for UninjectedPodRecord {
         &self.metadata
     }
 
-    /// Resolved through the index of bindings.
+    /// Nothing: the actors are found in the index of bindings.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
     }

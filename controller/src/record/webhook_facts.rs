@@ -1,4 +1,4 @@
-//! Record of the `ConfigMap` with what only the controller knows, which the webhook reads (ADM-7).
+//! Record of the `ConfigMap` with the facts that only the controller knows, which the webhook reads (ADM-7).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@ impl Autoscalers<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompetingAutoscaler {
     ScaledObject(Arc<str>),
-    /// Starts no pods of a target without any.
+    /// Starts no pods of a target that has none.
     Hpa(Arc<str>),
 }
 

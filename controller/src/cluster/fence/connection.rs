@@ -17,8 +17,8 @@ use tower::Service;
 use super::Fence;
 use crate::fault::Fenced;
 
-/// Connects through `connector`; what it returns sends nothing once the fence has expired. Followers may send: they
-/// read.
+/// Connects through `connector`; its connections send nothing once the fence has expired. Followers may send, because
+/// they only read.
 #[derive(Clone, Debug)]
 pub struct FencedConnector<C> {
     connector: C,
@@ -67,7 +67,7 @@ impl<T: Unpin> FencedConnection<T> {
         Pin::new(&mut self.stream)
     }
 
-    /// The stream, to write to.
+    /// The stream, if it may still be written to.
     fn sending(&mut self) -> io::Result<Pin<&mut T>> {
         if self.fence.has_expired() {
             return Err(io::Error::other(Fenced));

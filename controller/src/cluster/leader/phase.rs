@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A replica's phase. The election changes it from the first to the second, and back by way of the next two; the work
-/// begins the last.
+/// A replica's phase. The election moves it from `Standby` to `Preparing`, and back through `GivingBack` and
+/// `GivenBack`; the work moves it to `Leading`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Another process may hold the lease.
@@ -37,8 +37,8 @@ impl LeadershipPhase {
         *self.0.borrow()
     }
 
-    /// Moves on from one phase to another. Returns false in any other phase: the election may give the lease back at
-    /// the moment when the replica becomes ready.
+    /// Moves from one phase to another. Returns false if the current phase is not `from`: the election may give the
+    /// lease back at the moment when the replica becomes ready.
     pub fn advance(&self, from: Phase, to: Phase) -> bool {
         self.0.send_if_modified(|phase| {
             let is_in = *phase == from;

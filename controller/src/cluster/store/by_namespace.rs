@@ -1,4 +1,4 @@
-//! Names of the records of each namespace: the actors of one must not be looked for among all others.
+//! Names of the records of each namespace, so that the actors of one are not searched for among all others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Whether the watches of a kind are healthy: one that ends counts no longer.
+//! Whether the watches of a kind are healthy. A watch that has ended no longer counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::Metrics;
 pub(super) struct FailingWatches(Mutex<HashMap<String, usize>>);
 
 impl FailingWatches {
-    /// Records that one more watch of a kind fails, or one less; returns whether none does.
+    /// Records that one more watch of a kind fails, or one fewer; returns whether none does.
     fn record(&self, kind: &str, failing: bool) -> bool {
         let mut kinds = self.0.lock();
         let count = kinds.entry(kind.to_owned()).or_default();
