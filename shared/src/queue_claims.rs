@@ -59,8 +59,8 @@ pub enum ClaimPriority {
     InStatus,
     /// The actor's spec requests the queue.
     Requested,
-    /// Same, but the broker marks the queue as another's, so this actor cannot have it. That keeps no other actor from
-    /// the name: the queue may be that one's (QUE-35).
+    /// Same, but the broker marks the queue as another's, so this actor cannot have it. Such a claim does not keep
+    /// another actor from the name: the queue may be that actor's (QUE-35).
     Refused,
 }
 

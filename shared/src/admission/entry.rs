@@ -17,11 +17,11 @@ use crate::resolve::{Integration, Operator, OwnerRule, Requirement, Selector};
 
 /// Label with its name that the API server sets on every namespace.
 pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// How the name of a required binding's entry ends.
+/// Suffix of the name of a required binding's entry.
 const REQUIRED_SUFFIX: &str = ".required.inject.asya.sh";
 /// Maximum number of values of the integration's label (CFG-3).
 const MAX_VALUES: usize = 50;
-/// Maximum size of an own entry's pod selector, in bytes (CFG-7). Users decide about selectors, and all entries
+/// Maximum size of the pod selector in a binding's own entry, in bytes (CFG-7). Users choose selectors, and all entries
 /// share a few objects.
 const LARGEST_SELECTOR: usize = 4 * 1024;
 /// How long the API server waits for the webhook.
@@ -93,7 +93,7 @@ fn shared_entry(
 pub(super) enum RequiredEntry {
     /// Its own entry, which fails open.
     Own(Box<MutatingWebhook>),
-    /// Without its selector, which is too large, nothing would limit an entry to its pods.
+    /// Its selector is too large, and nothing else would limit an entry to its pods.
     TooLarge,
     /// No pod can match.
     NoPods,

@@ -1,5 +1,5 @@
-//! Entries of namespaces whose actors are not known, because they cannot be listed: whom the webhook is asked about
-//! there stays as it was (CFG-12).
+//! Entries of namespaces whose actors are not known, because they cannot be listed: the webhook is still called for the
+//! same pods there (CFG-12).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::entry::{NAMESPACE_NAME, client_config, in_namespaces, is_required_ent
 use super::{EntrySettings, MUTATE_PATH, REQUIRED_PATH};
 use crate::hash;
 
-/// Returns what `existing` entries say of the namespaces that are `unknown`. Names are as before for entries of one
-/// binding; what an entry that bindings share said of such namespaces gets an entry of its own.
+/// Returns the parts of the `existing` entries that concern `unknown` namespaces. An entry of one binding keeps its
+/// name; such a part of a shared entry becomes an entry of its own.
 #[must_use]
 pub fn kept_entries(
     settings: &EntrySettings,
@@ -42,7 +42,7 @@ pub fn kept_entries(
     .collect()
 }
 
-/// The name depends on all that makes up the entry but its namespaces, so that it is the same next time.
+/// The name depends on the whole entry except its namespaces, so that it is the same next time.
 fn shared_name(entry: &MutatingWebhook) -> String {
     let content = json!([
         path_of(&entry.client_config),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::resolve::Integration;
 
-    /// What the entries send to the webhook of a namespace, whatever their names: path, policy and pods.
+    /// What the entries send to the webhook from a namespace, whatever their names: path, policy and pods.
     fn sent_of(entries: &[MutatingWebhook], namespace: &str) -> Vec<String> {
         let of_it = entries
             .iter()

@@ -94,7 +94,7 @@ pub struct OwnerRole {
     pub uid: String,
 }
 
-/// A binding with strategy Pod, as far as its entry needs it.
+/// The part of a binding with strategy Pod that its entry needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryBinding {
     /// Namespace of the actor.

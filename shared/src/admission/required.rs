@@ -52,7 +52,7 @@ struct Candidate<'b> {
     has_own: bool,
 }
 
-/// Decides about the required ones of `bindings`, which are sorted oldest first.
+/// Decides about those of `bindings` that are required. `bindings` are sorted oldest first.
 pub(super) fn required_entries<'b>(
     settings: &EntrySettings,
     bindings: impl Iterator<Item = &'b EntryBinding>,
@@ -104,8 +104,8 @@ pub(super) fn required_entries<'b>(
     result
 }
 
-/// Lets verified entries fail closed: first those within the share of their namespace, then what else there is room
-/// for, each time the oldest first. Entries that must not fail closed anyway take no room.
+/// Lets verified entries fail closed: first those within the share of their namespace, then others as far as there is
+/// room, oldest first in both cases. Entries that must not fail closed anyway take no room.
 fn close<'b>(candidates: &mut [Candidate<'b>]) -> ClosedRoom<'b> {
     let mut room = ClosedRoom {
         left: Room {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// Resources that every container of a model must set a limit for, because of the spec of a `ResourceQuota`. A quota
-/// for pods with a deadline, such as those of Jobs, counts no model.
+/// for pods with a deadline, such as those of Jobs, does not count models.
 #[must_use]
 pub fn required_limits(quota: &Value) -> BTreeSet<Box<str>> {
     if is_for_terminating(quota) {

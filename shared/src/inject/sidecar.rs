@@ -16,12 +16,12 @@ use crate::transport::text;
 /// Variables that `spec.sidecar.env` cannot override: another value would cut the sidecar off from its queue or from
 /// the runtime.
 const RESERVED: [&str; 2] = [variable::ACTOR_NAME, variable::SOCKET_DIR];
-/// Likewise, where sidecars compose the names of queues.
+/// Also reserved where sidecars compose the names of queues.
 const RESERVED_FOR_BARE_NAMES: [&str; 2] = [variable::NAMESPACE, variable::QUEUE_TEMPLATE];
 
 /// The sidecar's own default for metrics and probes.
 pub(super) const METRICS_PORT: u16 = 8080;
-/// The first of the ports that it gets instead where others may use its default (POD-1, BIND-24).
+/// The first port to try where others may use its default (POD-1, BIND-24).
 pub(super) const OTHER_METRICS_PORT: u16 = 18_080;
 
 /// The default of Kubernetes and of the sidecar.
@@ -111,7 +111,7 @@ fn moves_listener(spec: &AsyncActorSpec) -> bool {
     env.iter().any(|it| listener.contains(&it.name.as_str()))
 }
 
-/// Whether the sidecar is `asya-sidecar` of this version. Other images get nothing that their versions do not know
+/// Whether the sidecar is `asya-sidecar` of this version. Other images get no setting that their version may not know
 /// (SC-111).
 pub(super) fn is_own(spec: &AsyncActorSpec, settings: &Settings) -> bool {
     let image = spec.effective_sidecar().image;

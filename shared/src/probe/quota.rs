@@ -18,7 +18,7 @@ pub fn is_quota_rejection(message: &str) -> bool {
     message.contains(EXCEEDED) || message.contains("failed quota")
 }
 
-/// What a new pod of the target replaces, and so frees of a quota.
+/// What a new pod of the target replaces, which frees that pod's share of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replaced {
     /// Nothing: the target lacks a pod, so the quota must have room for the whole pod.
@@ -70,7 +70,7 @@ pub enum Verdict<'a> {
     Rejected(&'a str),
 }
 
-/// What the API server says of a variant.
+/// The API server's answer to a variant.
 #[derive(Clone, Debug)]
 enum Answer {
     Admitted,
@@ -152,8 +152,8 @@ impl Rejection {
     }
 }
 
-/// Why a pod is rejected whose first dry run a quota rejected, and whose second one, without requests, is rejected with
-/// this message; `None` if the quota has room for what injection adds.
+/// Why a pod is rejected after a quota rejected its first dry run, and the API server its second one, without requests,
+/// with the message `second`; `None` if the quota has room for what injection adds.
 fn after_second_rejection<'a>(first: &'a str, second: &'a str) -> Option<&'a str> {
     if is_quota_rejection(second) {
         return Some(second);
@@ -191,7 +191,7 @@ impl<'a> Usage<'a> {
         })
     }
 
-    /// Whether the quota is not overdrawn already, so that it has room for what a deleted pod frees.
+    /// Whether the quota is not already exceeded, so that a deleted pod makes room.
     fn is_within_limits(&self) -> bool {
         let pairs = self.used.iter().zip(&self.limited);
         self.used.len() == self.limited.len()

@@ -206,7 +206,7 @@ pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Res
     ))
 }
 
-/// Waits for what does not say where the workload is, unless nothing has been created and the user has stopped the
+/// Waits because nothing says where the workload is, unless nothing has been created and the user has stopped the
 /// service.
 fn unless_stopped_and_empty(service: &Fields<'_>, related: &Related, text: String) -> Resolution {
     let otherwise = waiting(text);

@@ -16,8 +16,8 @@ pub(super) struct RollAndScale {
 }
 
 impl RollAndScale {
-    /// Of a workload whose owner would revert other ways to replace its pods. `why` it is not scaled, if it is not
-    /// because the owner may set its replicas.
+    /// For a workload whose owner would revert any other way to replace its pods. `why` it is not scaled; `None` if
+    /// that is because the owner may set its replicas.
     fn by_eviction(workload: &ObjectRef, owner: &ObjectRef, why: Option<String>) -> Self {
         let why = why.unwrap_or_else(|| {
             format!(

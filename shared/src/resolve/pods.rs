@@ -73,8 +73,8 @@ impl PodMatch {
             && self.labels.matches(&label)
     }
 
-    /// Names of which every matching pod has at least one among its [`lookup_names_of_pod`]; `None` if such a pod may
-    /// have any.
+    /// Every matching pod has at least one of these names among its [`lookup_names_of_pod`]; `None` if a matching pod
+    /// may have any names.
     #[must_use]
     pub fn lookup_names(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
@@ -137,7 +137,7 @@ impl OwnerRule {
         }
     }
 
-    /// Adds names of which every owner that matches has one; returns whether there are such names.
+    /// Adds names of which every matching owner has one; returns whether there are such names.
     fn add_lookup_names<'r>(&'r self, names: &mut Vec<&'r str>) -> bool {
         match self {
             Self::Kind(_) => false,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::resolve::Selector;
 
 /// Name of a `PodDisruptionBudget` that allows no disruption of this pod, both as JSON. A budget without a selector
-/// selects no pod, one with an empty selector all of the namespace (policy/v1).
+/// selects no pods; one with an empty selector selects all pods of the namespace (policy/v1).
 #[must_use]
 pub fn exhausted_budget<'a>(
     budgets: impl IntoIterator<Item = &'a Value>,

@@ -1,4 +1,5 @@
-//! How a workload's own controller replaces its pods, in which order the operator evicts them, and what that occupies.
+//! How a workload's own controller replaces its pods, in which order the operator evicts them, and which accelerators
+//! they hold.
 
 mod budget;
 mod gpus;
@@ -137,8 +138,8 @@ fn rounded_up(field: Option<&Value>, replicas: i64) -> i64 {
     }
 }
 
-/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). Both iterators have the field of that name
-/// in each workload's [`UpdateStrategy`].
+/// Whether only the operator replaces pods one by one, by eviction (ROLL-6). Both iterators yield the field of that
+/// name from each workload's [`UpdateStrategy`].
 #[must_use]
 pub fn requires_eviction(
     roll: &RolloutMethod,
@@ -162,8 +163,8 @@ pub fn several_lose_a_pod(deletes_pod_first: impl Iterator<Item = bool>) -> bool
 }
 
 /// Whether eviction, which replaces only outdated pods, spares at least as many current ones, which a rollout would
-/// replace, too. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17):
-/// `reduces_ready` says so of each workload. `matched` counts all pods of the target, `outdated` those to replace.
+/// also replace. Only if the target's own update strategy also removes a pod before its replacement is ready (SAFE-17),
+/// which `reduces_ready` says for each workload. `matched` counts all pods of the target, `outdated` those to replace.
 #[must_use]
 pub fn eviction_spares_most_pods(
     roll: &RolloutMethod,

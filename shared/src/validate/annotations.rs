@@ -16,8 +16,8 @@ pub const CONTROL_ANNOTATIONS: [(&str, &[&str]); 6] = [
 
 const SWITCH: &[&str] = &["true", "false"];
 
-/// Whether an annotation that is true or false is on. An unknown value counts as on, so that an actor whose queue is to
-/// stay does not lose it to a typing error.
+/// Whether an annotation that is true or false is on. An unknown value counts as on, so that a typo does not delete a
+/// queue that should be kept.
 #[must_use]
 pub fn is_switched_on(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.is_empty() && value != "false")

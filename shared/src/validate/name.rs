@@ -1,5 +1,5 @@
-//! Names derived from the actor's name must be legal (VAL-11). Checked for new actors, and for changes that make them
-//! names of something else; otherwise actors from before the rule stay editable.
+//! Names derived from the actor's name must be legal (VAL-11). Checked for new actors, and for changes that give other
+//! objects these names; otherwise, actors from before the rule stay editable.
 
 use super::violation::Violations;
 use super::{Recorded, Subject, Write};

@@ -1,5 +1,5 @@
 //! The size of a spec (VAL-22). Controller and webhook hold the specs of all actors in memory, so without a limit the
-//! actors of one namespace could exceed the memory that is there for all.
+//! actors of one namespace could exhaust the memory that all share.
 
 use std::borrow::Borrow;
 
@@ -28,8 +28,8 @@ pub fn spec_size(bytes: usize, old: Option<usize>) -> Option<Violation> {
     })
 }
 
-/// The spec and transport of an actor that are kept in memory: all, unless the spec is too large. Then the transport
-/// stays, for the sake of its queue, if it can be the name of one.
+/// The spec and transport of an actor to keep in memory: both, unless the spec is too large. In that case only the
+/// transport is kept, for the sake of the actor's queue, if it can be the name of one.
 #[must_use]
 pub fn kept_spec<S: Borrow<RawValue>>(
     spec: Option<S>,

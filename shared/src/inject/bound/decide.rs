@@ -16,8 +16,8 @@ use super::{
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
 /// Decides about the creation of a pod. `actors` are the bindings of its namespace; the caller has already checked the
-/// request, its kind and its namespace (INJ-1, row 1). The path of the review plays no part: the webhook configurations
-/// may lag behind `binding.required` (INJ-2).
+/// request, its kind and its namespace (INJ-1, row 1). The path of the review does not matter: the webhook
+/// configurations may lag behind `binding.required` (INJ-2).
 pub fn decide<'a>(
     actors: impl IntoIterator<Item = &'a BoundActor>,
     pod: &PodView<'_>,

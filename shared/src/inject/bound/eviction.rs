@@ -4,8 +4,8 @@ use super::PodView;
 use super::plan::BoundPlan;
 use crate::names::annotation;
 
-/// The value of the annotation that names the local volumes in spite of which the pod may be evicted: those that it
-/// names already, and ours, which hold nothing to keep. `None` if the pod itself says whether it may be evicted.
+/// The value of the annotation that lists the local volumes that do not prevent eviction: those that it lists already,
+/// and ours, which hold nothing worth keeping. `None` if the pod itself says whether it may be evicted.
 pub(super) fn local_volumes(plan: &BoundPlan, pod: &PodView<'_>) -> Option<String> {
     if pod.annotation(annotation::SAFE_TO_EVICT).is_some() {
         return None;

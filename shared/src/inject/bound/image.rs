@@ -13,7 +13,7 @@ pub(super) fn is_same(desired: &str, found: &str) -> bool {
     found == desired || without_registry(found) == path || found.ends_with(&format!("/{path}"))
 }
 
-/// Strips the tag; the port of a registry is none.
+/// Strips the tag, but not the port of a registry.
 fn without_tag(image: &str) -> &str {
     match image.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => repository,

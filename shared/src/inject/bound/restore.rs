@@ -104,8 +104,9 @@ fn has_source(item: &Value) -> bool {
     item.get("valueFrom").is_some_and(|it| !it.is_null())
 }
 
-/// The quantities with those added that are missing, or `None` if none is. Present ones stay whatever they are: if we
-/// undid what another webhook has set, such as that of the VPA, its controller would evict the pod, again and again.
+/// The quantities with the missing ones added, or `None` if none is missing. Present ones are kept whatever their
+/// value: if we reverted what another webhook has set, such as that of the VPA, its controller would evict the pod
+/// again and again.
 fn add_missing_quantities(desired: &Value, found: &Value) -> Option<Value> {
     let mut restored = found.as_object().cloned().unwrap_or_default();
     let mut differs = false;

@@ -39,7 +39,8 @@ impl fmt::Display for KeptSetting {
 }
 
 impl QueueDeclaration {
-    /// The settings that an existing queue keeps. That a classic queue does not count deliveries is reported otherwise.
+    /// The settings that an existing queue keeps. That a classic queue does not count deliveries is reported
+    /// separately.
     #[must_use]
     pub fn kept_settings(&self, found: &FoundQueue) -> Vec<KeptSetting> {
         let counts_deliveries =
