@@ -2,7 +2,6 @@
 
 use crate::fault::{Fault, Reason};
 
-/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
     True,

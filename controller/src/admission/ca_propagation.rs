@@ -12,7 +12,6 @@ pub(super) struct CaPropagation(BTreeMap<String, Instant>);
 /// CAs to publish to the webhook replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PublishableCas {
-    /// Fingerprints of the CAs.
     pub(super) fingerprints: Vec<String>,
     /// When further CAs are due.
     pub(super) next_due: Option<Instant>,

@@ -31,7 +31,6 @@ use crate::telemetry::metrics::Metrics;
 /// Selects the objects that the operator manages, of any release.
 const MANAGED_BY_SELECTOR: &str = "app.kubernetes.io/managed-by=asya-operator";
 
-/// Webhook configurations of one kind.
 pub(super) struct WebhookConfigs<K> {
     client: Client,
     /// Prefix of the configurations' names.
@@ -68,7 +67,6 @@ enum ConfigStep {
     Restore(Option<Box<str>>),
 }
 
-/// Outcome of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectOutcome {
     /// Already up to date.
@@ -164,7 +162,6 @@ where
             .collect()
     }
 
-    /// Names of entries that fail closed.
     pub(super) fn fail_closed_entries(&self) -> BTreeSet<Box<str>> {
         self.records_of_release()
             .into_iter()

@@ -164,7 +164,6 @@ impl<R: Record> ConstraintStore<R> {
     }
 }
 
-/// A kind of constraint.
 pub(super) trait Constraint: Record {
     /// The store of its records.
     fn store(constraints: &Constraints) -> &ConstraintStore<Self>;

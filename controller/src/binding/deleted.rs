@@ -14,7 +14,6 @@ use crate::record::Key;
 /// How long a binding is remembered after its deletion.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// A binding that was deleted.
 #[derive(Debug)]
 pub struct DeletedBinding {
     pub actor_uid: Box<str>,

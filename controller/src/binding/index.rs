@@ -61,7 +61,6 @@ struct Binding {
     pods: Arc<PodMatch>,
     /// Kinds that affect how the target resolves, including its own.
     kinds: BTreeSet<Kind>,
-    /// Owners of the target.
     owners: Vec<ObjectId>,
     /// Uids of the chain of ownerReferences from the target down to its workloads.
     chain: Vec<Box<str>>,
@@ -247,7 +246,6 @@ impl Index {
             .collect()
     }
 
-    /// Targets with one of these uids.
     pub(super) fn targets_with(&self, uids: &[Box<str>]) -> BTreeSet<ObjectId> {
         let inner = self.inner.lock();
         let actors = uids

@@ -40,7 +40,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns group and kind.
     pub fn group_kind(&self) -> GroupKind<'_> {
         GroupKind {
             group: &self.group,

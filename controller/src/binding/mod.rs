@@ -119,7 +119,6 @@ impl Bindings {
         &self.changed
     }
 
-    /// The target that an actor binds.
     pub fn target_of(&self, actor: &Key) -> Option<ObjectId> {
         self.index.target_of(actor)
     }

@@ -59,7 +59,6 @@ impl WatchCounts {
         }
     }
 
-    /// The watches that are needed.
     pub fn needed(&self) -> BTreeSet<NeededWatch> {
         let watches = self.0.iter().flat_map(|(subject, namespaces)| {
             let scopes: Vec<Scope> = if namespaces.len() > MAX_NAMESPACES {

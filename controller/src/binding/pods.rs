@@ -26,7 +26,6 @@ struct Inner<R> {
     synced: HashSet<Scope>,
 }
 
-/// The pods of a namespace.
 #[derive(Debug)]
 struct NamespacePods<R> {
     pods: HashMap<Arc<str>, Arc<R>>,

@@ -75,7 +75,6 @@ impl RolloutSlots {
         holders.contains(actor) || self.is_free(&holders, actor)
     }
 
-    /// Whether the actor holds a slot.
     pub fn holds(&self, actor: &Key, now: Timestamp) -> bool {
         let inner = self.inner.lock();
         let until = inner.by_actor.get(actor);
@@ -89,7 +88,6 @@ impl RolloutSlots {
         inner.by_actor.insert(actor.clone(), until);
     }
 
-    /// Releases the actor's slot.
     pub fn release(&self, actor: &Key) {
         self.inner.lock().leave(actor);
     }

@@ -13,12 +13,10 @@ use crate::cluster::store::Scope;
 /// A target as read and resolved.
 #[derive(Debug)]
 pub struct TargetSnapshot {
-    /// Outcome of the resolution.
     pub resolution: Resolution,
     /// Desired replicas, if the target's workload sets them.
     pub replicas: Option<i32>,
     pub uid: Box<str>,
-    /// Hash of the target's spec.
     pub spec_hash: Box<str>,
     /// The fields of its pod template that the operator owns (BIND-50).
     pub owned_template_fields: Option<OwnedTemplateFields>,

@@ -82,7 +82,6 @@ impl Tree {
         descendants.into_iter().collect()
     }
 
-    /// Stored objects of a kind in a scope.
     pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
         let inner = self.inner.lock();
         let in_scope = inner

@@ -35,12 +35,10 @@ impl CallFailure {
         }
     }
 
-    /// Whether it counts as one of the failures in a row.
     pub fn is_counted(self) -> bool {
         matches!(self, Self::Tolerated | Self::Persistent)
     }
 
-    /// Whether status reports it.
     pub fn is_reported(self) -> bool {
         matches!(self, Self::Persistent | Self::Definite)
     }

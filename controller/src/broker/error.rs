@@ -95,7 +95,6 @@ impl BrokerError {
         }
     }
 
-    /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
             // An outage may last for hours: trials are made on behalf of all actors, but not every actor waits for
@@ -167,7 +166,6 @@ impl BrokerError {
 }
 
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Longest pause granted to a broker that requests one.

@@ -97,7 +97,6 @@ pub struct CheckIntervals {
     pub count: Duration,
 }
 
-/// Runs the health check.
 pub struct HealthCheck<S, O> {
     pub source: S,
     pub observer: O,

@@ -27,7 +27,6 @@ pub struct ConfigMaps {
     known: Mutex<HashMap<Key, Arc<AsyncMutex<KnownState>>>>,
 }
 
-/// Known state of one `ConfigMap`.
 #[derive(Default)]
 struct KnownState {
     /// Uid of the object last observed in its desired state, and the fingerprint of the fields that the operator owns.

@@ -14,7 +14,6 @@ pub struct WaitingActors {
 }
 
 impl WaitingActors {
-    /// Whether no actor waits.
     pub fn is_empty(&self) -> bool {
         self.by_turn.is_empty()
     }

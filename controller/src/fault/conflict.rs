@@ -27,9 +27,7 @@ pub enum Conflict {
 /// A field that another field manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedField {
-    /// Path of the field.
     pub field: String,
-    /// Name of the manager.
     pub manager: String,
 }
 

@@ -111,7 +111,6 @@ impl Error {
         }
     }
 
-    /// When to requeue.
     pub fn requeue(&self) -> Requeue {
         match self {
             Self::Stale(_) | Self::Conflict(_) => Requeue::Now,

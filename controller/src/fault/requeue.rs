@@ -13,7 +13,6 @@ pub enum Requeue {
     Backoff,
     /// Immediately, because stale data was read.
     Now,
-    /// After this delay.
     After(Duration),
     /// With backoff, but no later than after this time, because something else is due then.
     BackoffOrAfter(BackoffKind, Duration),

@@ -10,11 +10,9 @@ use crate::record::{PodRecord, Problem, ProblemClass};
 /// How long a container's failed exit counts as a failure (STA-2).
 const FAILED_EXIT_RETENTION: Duration = Duration::from_mins(10);
 
-/// A pod that fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedPod {
     pub problem: Problem,
-    /// Name of the pod.
     pub pod: Arc<str>,
 }
 

@@ -134,12 +134,10 @@ pub enum ContentionState {
 /// A field as observed in a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldView {
-    /// Whether the field is needed.
     pub needed: bool,
     /// Whether the desired value was set before and has not changed since, so that another value is a conflict. The
     /// operator sets it, except replicas, which the autoscaler sets.
     pub was_set: bool,
-    /// Whether it has the desired value now.
     pub has_desired_value: bool,
 }
 

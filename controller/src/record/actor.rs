@@ -33,7 +33,6 @@ pub struct ActorRecord {
     pub queue_policy: QueueDeletionPolicy,
     /// Status fields that are read outside the actor's own reconcile.
     pub status_view: StatusView,
-    /// Fields that the metrics count.
     pub metric_fields: MetricFields,
     /// Finalizers, in stored order.
     pub finalizers: Vec<Box<str>>,
@@ -166,7 +165,6 @@ impl DeletionFields {
     }
 }
 
-/// Progress of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Rollout {

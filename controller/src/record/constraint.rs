@@ -18,7 +18,6 @@ pub struct QuotaRecord {
     spec: Value,
 }
 
-/// A `LimitRange`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRangeRecord {
     metadata: Metadata,

@@ -67,7 +67,6 @@ pub struct LastApplied {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RawMetadata<'a> {
-    /// Object name.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -146,14 +145,12 @@ impl RawMetadata<'_> {
         self.owner_references.iter().map(|owner| &*owner.uid)
     }
 
-    /// Value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<Box<str>> {
         self.annotations
             .get(name)
             .map(|value| value.as_ref().into())
     }
 
-    /// Value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(AsRef::as_ref)
     }

@@ -12,7 +12,6 @@ const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerRoleRecord {
     pub metadata: Metadata,
-    /// Whether Helm installed it.
     pub managed_by_helm: bool,
     /// Whether a Namespace owns it, so that it is garbage-collected with that namespace.
     pub owned_by_namespace: bool,

@@ -32,13 +32,11 @@ pub struct WorkloadRecord {
     /// Pod template hash, which identifies pods of the current template.
     pub template_hash: Option<Box<str>>,
     pub generation: i64,
-    /// Desired replicas.
     pub desired: i32,
     /// Generation that the counts below refer to.
     pub observed_generation: i64,
     /// Existing pods.
     pub total: i32,
-    /// Ready pods.
     pub ready: i32,
     /// Whether pods of an earlier revision still exist.
     pub rolling: bool,

@@ -21,7 +21,6 @@ use tracing::debug;
 
 use crate::record::ActorRecord;
 
-/// An Event to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     pub reason: EventReason,

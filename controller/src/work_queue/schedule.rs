@@ -11,7 +11,6 @@ use super::{Attempt, QueueSizes, RetryPolicy, RunOutcome};
 /// Longer than any process runs; prevents overflows when adding to an `Instant`.
 const MAX_DELAY: Duration = Duration::from_hours(24 * 365);
 
-/// The schedule of all keys.
 pub(super) struct Schedule<K> {
     min_interval: Duration,
     retry: RetryPolicy,
@@ -45,7 +44,6 @@ struct Run {
     retry: bool,
 }
 
-/// A run to start.
 pub(super) struct Start<K> {
     pub(super) key: K,
     pub(super) attempt: Attempt,
@@ -197,7 +195,6 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         }
     }
 
-    /// Keys with a state.
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.keys.len()

@@ -77,7 +77,7 @@ fn update_strategy_says_how_many_pods_come_and_go() {
     assert!(strategy("Deployment", &json!({"paused": true})).paused);
 }
 
-/// SAFE-11: else the number before the last eviction would count, which is too large after a scale-down.
+/// SAFE-11: otherwise the number before the last eviction would count, which is too large after a scale-down.
 #[test]
 fn number_of_pods_is_known_of_workloads_that_only_evictions_roll() {
     let leaders = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");

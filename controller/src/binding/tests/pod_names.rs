@@ -1,4 +1,4 @@
-//! How much work it is to find a target's pods, and a pod's targets, among many.
+//! The cost of finding a target's pods, and a pod's targets, among many.
 
 use serde_json::json;
 

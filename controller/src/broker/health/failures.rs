@@ -89,7 +89,6 @@ impl CheckFailures {
         *readings >= THRESHOLD
     }
 
-    /// Records a count.
     pub fn record_counted(&self, actor: &Key) {
         self.uncounted.lock().remove(actor);
     }

@@ -337,7 +337,7 @@ async fn calls_are_counted_by_operation_and_result() {
     }
 }
 
-/// OPS-30: a namespace whose Secret has a wrong CA says nothing of the broker.
+/// OPS-30: a namespace whose Secret has a wrong CA says nothing about the broker.
 #[tokio::test(start_paused = true)]
 async fn transport_is_up_while_any_of_its_clients_gets_responses() {
     let metrics: Arc<Metrics> = Arc::default();

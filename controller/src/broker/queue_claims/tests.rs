@@ -320,7 +320,7 @@ fn actor_whose_queue_is_marked_for_another_does_not_hold_its_name() {
         "both ask the broker"
     );
 
-    // It is neither one's.
+    // It belongs to neither.
     fixture.add_with("a", "x", "mq", 2, &refused);
     assert_eq!(
         (holder("a"), holder("b")),

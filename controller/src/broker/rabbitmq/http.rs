@@ -39,7 +39,6 @@ pub struct Api {
     limiter: Arc<BrokerLimiter>,
 }
 
-/// Body of an error response.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ErrorBody {
@@ -265,7 +264,6 @@ impl Api {
         BrokerError::Unreachable(format!("RabbitMQ's management API at {address} {what}"))
     }
 
-    /// Maps an error response.
     pub fn response_error(&self, what: &str, response: &HttpResponse) -> BrokerError {
         let (username, vhost) = (&self.username, &self.vhost);
         match response.status {

@@ -15,7 +15,6 @@ struct Overview {
     cluster_name: Option<String>,
 }
 
-/// The nodes of a queue.
 #[derive(Deserialize)]
 struct FoundNodes {
     /// Of a classic queue, or of the leader of a quorum queue.

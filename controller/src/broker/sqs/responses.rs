@@ -49,7 +49,6 @@ impl<T> Labelled for SqsResponse<T> {
     }
 }
 
-/// Class of a service error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ErrorClass {
     NotFound,

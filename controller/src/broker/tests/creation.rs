@@ -74,7 +74,7 @@ async fn sqs_with(tags: (u16, Value)) -> (Transport, Arc<dyn QueueClient>) {
     (transport, client)
 }
 
-/// QUE-32: SQS ignores the tags of the second to create a queue, and tells it nothing.
+/// QUE-32: SQS ignores the tags of the second to create a queue, and does not report that.
 #[tokio::test]
 async fn sqs_queue_that_another_cluster_has_created_at_the_same_moment_is_not_ready() {
     let of = |cluster: &str, actor: &str| {

@@ -49,7 +49,6 @@ impl LeadershipPhase {
         })
     }
 
-    /// Waits for a phase.
     pub async fn reaches(&self, phase: Phase) {
         // Cannot fail, because `self` keeps the sender alive.
         let _ = self

@@ -31,7 +31,6 @@ pub(super) fn acquired(lease: Lease, me: &str, now: Timestamp) -> Lease {
     lease
 }
 
-/// Returns the renewed lease.
 pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = spec(&mut lease);
     spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();

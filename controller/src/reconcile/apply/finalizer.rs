@@ -10,7 +10,6 @@ use crate::fault::Error;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::record::{ActorRecord, Projected};
 
-/// Result of patching the finalizers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchOutcome {
     Patched,

@@ -72,7 +72,7 @@ async fn recreated_actor_does_not_inherit_message_counts() {
     );
 }
 
-/// QUE-20: what was counted before is not of the new queue.
+/// QUE-20: earlier counts do not apply to the new queue.
 #[tokio::test]
 async fn recreated_queue_does_not_inherit_message_counts() {
     for (queue, expected) in [

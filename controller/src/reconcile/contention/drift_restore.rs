@@ -24,7 +24,6 @@ pub enum RestoreTiming {
     In(Duration),
 }
 
-/// Drift that was restored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredDrift {
     /// The kind of object, as recorded in status.
@@ -32,7 +31,6 @@ pub struct RestoredDrift {
     pub uid: String,
     /// The object, as Kind/name.
     pub object: String,
-    /// The path of the field.
     pub field: String,
     /// The manager that changed it, if known.
     pub manager: Option<String>,
@@ -115,7 +113,6 @@ fn record_restore(
     }
 }
 
-/// Backoff between restores.
 fn backoff(conflicts: i32, base: Duration) -> Option<Duration> {
     let more = u32::try_from(conflicts.checked_sub(UNDELAYED_RESTORES)?).ok()?;
     Some(Backoff::new(base, MAX_BACKOFF).after(more.saturating_add(1)))

@@ -68,7 +68,6 @@ impl PathElement {
     }
 }
 
-/// Another field manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldManager {
     pub manager: String,

@@ -202,7 +202,6 @@ pub fn total_conflicts(entries: &[ConflictStatus]) -> i64 {
         .fold(0, |sum, it| sum.saturating_add(it.count))
 }
 
-/// Time of the latest conflict.
 pub fn last_conflict_time(entries: &[ConflictStatus]) -> Option<Time> {
     let times = entries.iter().filter_map(|it| it.last_time.clone());
     times.max_by_key(|it| it.0)
@@ -221,7 +220,6 @@ pub fn conflict_message(entries: &[ConflictStatus], evicts_pods: bool) -> Option
     (!messages.is_empty()).then(|| messages.join("\n"))
 }
 
-/// Message about one conflict.
 pub fn entry_message(entry: &ConflictStatus, part: ContestedPart, evicts_pods: bool) -> String {
     let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
     let times = match ContentionState::from_entry(entry).conflicts() {

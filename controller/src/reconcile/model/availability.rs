@@ -11,7 +11,6 @@ pub struct Availability {
     pub active: i32,
     /// Those that are not ready.
     pub unready: Vec<UnreadyPod>,
-    /// Whether a pod is terminating.
     pub has_terminating: bool,
     /// Replicas that the target's controllers should run, if they specify it.
     pub desired_replicas: Option<i32>,

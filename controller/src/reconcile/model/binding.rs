@@ -25,7 +25,6 @@ pub enum ObservedBinding {
     Unknown,
     /// The target cannot be bound.
     Refused(Box<RefusedBinding>),
-    /// The target is resolved.
     Resolved(Box<ResolvedBinding>),
     /// The actor is being deleted: what is left to clean up; `None` while that is unknown.
     Unbinding(Option<Box<ObservedUnbinding>>),

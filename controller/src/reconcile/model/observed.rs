@@ -132,7 +132,6 @@ pub struct ObservedScaling {
     pub lost_for: Option<Duration>,
 }
 
-/// The observed state of the queue.
 #[derive(Clone, Debug)]
 pub enum ObservedQueue {
     /// Not queried: this reconcile does not depend on it.

@@ -25,14 +25,12 @@ pub enum Outcome {
         fault: Option<Fault>,
         /// Kinds of the objects deleted by this reconcile.
         deleted: Vec<&'static str>,
-        /// When to requeue.
         requeue: Requeue,
         /// This reconcile gave up or changed our fields, or evicted a pod; the controller must react (BIND-43).
         changed_target: bool,
     },
     /// Deletion is in progress, but an API server error blocks it.
     DeletionBlocked {
-        /// The fault to report.
         fault: Fault,
         /// The error that ended the reconcile.
         error: Box<Error>,

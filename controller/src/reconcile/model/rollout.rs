@@ -21,7 +21,6 @@ pub const UNBIND_MARKER: &str = "unbound";
 /// The state that a rollout decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedRollout {
-    /// Counts of the target's pods.
     pub pod_counts: TargetPodCounts,
     /// The objects that carry our roll annotation, and the workloads that this rolls.
     pub objects: Vec<TargetObject>,
@@ -61,7 +60,6 @@ pub struct TargetObject {
     pub rolling: bool,
     /// Desired replicas, if it specifies them.
     pub desired_replicas: Option<i32>,
-    /// Ready replicas.
     pub ready: i32,
     /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
     pub deletes_pod_first: bool,
@@ -73,11 +71,9 @@ pub struct TargetObject {
     pub recreates: bool,
     /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
     pub needs_eviction: bool,
-    /// Its pods request GPUs.
     pub requests_gpus: bool,
 }
 
-/// A sidecar in a pod template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateSidecar {
     /// UID of its actor.
@@ -198,7 +194,6 @@ pub struct ObservedUnbinding {
     pub unmanaged_pod: Option<Box<str>>,
     /// Whether such a pod is terminating.
     pub has_terminating: bool,
-    /// The target is scaled to zero.
     pub scaled_to_zero: bool,
     /// Availability of the target's pods; `None` if nothing that we do replaces them, or the target does not exist.
     pub availability: Option<Availability>,

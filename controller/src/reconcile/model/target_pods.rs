@@ -54,7 +54,6 @@ pub enum SidecarState {
     RemovedByOther,
 }
 
-/// Counts of a target's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TargetPodCounts {
     /// The counts reported in status. They exclude terminating pods.

@@ -28,7 +28,6 @@ pub struct TemplateRecipient {
     pub uid: Box<str>,
     /// Whether new pods of the target get its sidecar.
     pub injects: bool,
-    /// Whether its strategy is Template.
     pub uses_template: bool,
     /// The actor hash whose dry run passed; `None` if none did or its status records no dry runs (SAFE-3).
     pub verified_actor_hash: Option<String>,

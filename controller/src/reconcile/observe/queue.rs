@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::reconcile::model::observed::{CountedDepth, Observed, ObservedQueue, QueueNameTaken};
 use crate::record::ActorRecord;
 
-/// Result of observing the queue.
 pub(super) struct QueueResult {
     pub(super) queue: ObservedQueue,
     /// The error to count if a verified queue could not be observed.

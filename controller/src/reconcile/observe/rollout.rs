@@ -32,7 +32,6 @@ pub struct RolloutQuery<'a> {
     /// Whether a dry run is due in any case.
     pub probe_due: bool,
     pub resolved: &'a Resolved,
-    /// The target's pods.
     pub pods: &'a TargetPods,
 }
 

@@ -103,7 +103,6 @@ pub(super) fn template_actor(
     })
 }
 
-/// A pod of the target without any sidecar.
 async fn pod_without_sidecar_of(
     context: &Context,
     actor: &ActorRecord,

@@ -213,7 +213,8 @@ async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
     );
 }
 
-/// WRK-3, FIN-2: KEDA does not let go of it while its operator is down, and `workload.replicas` applies all the same.
+/// WRK-3, FIN-2: KEDA does not remove its finalizer while its operator is down, and `workload.replicas` applies all the
+/// same.
 #[tokio::test]
 async fn scaled_object_that_keda_does_not_let_go_of_scales_nothing_after_its_time() {
     let context = context();

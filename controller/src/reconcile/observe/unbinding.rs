@@ -204,7 +204,6 @@ impl ObservedUnbinding {
         Ok(())
     }
 
-    /// Whether a pod has the sidecar, or may have it.
     fn may_have_sidecars(&self) -> bool {
         !self.pods.is_empty()
             || self.unmanaged_pod.is_some()
@@ -329,7 +328,6 @@ struct FoundTarget {
     target: Box<Target>,
     /// The fields of its pod template that we own.
     owned_template_fields: Option<OwnedTemplateFields>,
-    /// Its desired replicas.
     replicas: Option<i32>,
 }
 

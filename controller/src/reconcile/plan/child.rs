@@ -16,7 +16,6 @@ pub enum ChildStep {
     /// It is as desired, or must not be touched.
     #[default]
     Keep,
-    /// Apply it.
     Apply {
         /// Take over the Go operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,

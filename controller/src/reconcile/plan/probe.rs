@@ -81,7 +81,6 @@ pub fn decide(inputs: ProbeInputs) -> ProbeStep {
 /// Parameters for the dry runs of a binding, and for the rollout step that depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeParams {
-    /// UID of the actor.
     pub uid: Box<str>,
     /// The actor hash that pods should carry.
     pub actor_hash: Option<String>,

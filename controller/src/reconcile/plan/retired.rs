@@ -27,7 +27,6 @@ pub struct RetiredCheck {
     pub known_pods: Vec<Arc<PodRecord>>,
 }
 
-/// Plans the check of the retired queues.
 pub fn plan_check(observed: &Observed) -> RetiredCheck {
     let Some(desired) = desired_if_deletable(observed) else {
         return RetiredCheck::default();

@@ -300,7 +300,6 @@ impl RolloutInputs<'_> {
         value.is_some_and(|value| retry_number(self.desired_hash, value).is_some())
     }
 
-    /// Whether a pod of the target is terminating.
     pub fn has_terminating_pod(&self) -> bool {
         self.total > self.active || self.availability.has_terminating
     }

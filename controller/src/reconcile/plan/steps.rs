@@ -58,9 +58,7 @@ pub struct WorkloadUpdate {
 
 #[derive(Debug, PartialEq)]
 pub enum ScalingStep {
-    /// Scaling is on.
     Enabled(ScalingPlan),
-    /// Scaling is off.
     Disabled(ScalingTeardown),
     /// Scaling is on but not possible (SO-4).
     Blocked(ScalingTeardown, Fault),

@@ -162,7 +162,6 @@ pub enum Recreation {
 }
 
 impl Recreation {
-    /// Whether the workload is deleted.
     pub fn deletes(&self) -> bool {
         match self {
             Self::WithPods(_) | Self::LeavingPods(_) => true,

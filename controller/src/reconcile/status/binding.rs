@@ -141,7 +141,6 @@ impl PodsReport {
     }
 }
 
-/// The replicas that the target specifies.
 fn replicas_of_target(binding: &ObservedBinding) -> Option<i32> {
     binding.resolved()?.target.replicas
 }

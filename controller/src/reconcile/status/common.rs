@@ -13,7 +13,6 @@ use crate::telemetry::events::NewEvent;
 #[derive(Debug)]
 pub struct Report {
     pub status: AsyncActorStatus,
-    /// When to requeue.
     pub requeue: Requeue,
     /// Events to record once the status is written.
     pub events: Vec<NewEvent>,

@@ -27,7 +27,6 @@ pub struct ConditionReport {
     /// Changes to the conditions that `Ready` depends on.
     pub changes: Vec<ConditionChange>,
     pub ready: ReadyRule,
-    /// Condition `Conflict`.
     pub conflict: ConditionChange,
 }
 

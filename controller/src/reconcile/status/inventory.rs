@@ -102,7 +102,6 @@ fn update_phases(
     });
 }
 
-/// State of the workloads.
 struct Workloads<'a> {
     desired: Option<&'a WorkloadRecord>,
     previous_is_deleting: bool,

@@ -19,9 +19,7 @@ const NEWLY_RETIRED_RECHECK: Duration = Duration::from_secs(1);
 
 /// Requeues and Events due to the reported queues.
 pub(super) struct QueueReport {
-    /// When to requeue.
     pub(super) requeue: Option<Requeue>,
-    /// Events to record.
     pub(super) events: Vec<NewEvent>,
 }
 

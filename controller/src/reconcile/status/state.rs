@@ -50,7 +50,6 @@ pub struct StateInputs<'a> {
 /// Why children are not written (FW-21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// The actor is paused.
     Paused,
     /// The actor was ready once, and `asya.sh/reconcile: Once` leaves its children alone from then on.
     ReconcileOnceDone,

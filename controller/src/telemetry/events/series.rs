@@ -37,7 +37,6 @@ pub enum WriteDecision {
     Create,
     /// By incrementing the count of an existing Event.
     Increment {
-        /// Name of that Event.
         name: String,
         /// Occurrences, including this one.
         count: i32,

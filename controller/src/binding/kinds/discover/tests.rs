@@ -116,7 +116,7 @@ async fn namespace_without_rights_does_not_make_a_kind_unreadable() {
         (&["a-revoked"], false),
         (&["a-revoked", "b-revoked", "granted"], true),
         (&["a-revoked", "actors-only"], false),
-        // The rights are the same in all namespaces that have any, so one answers for all.
+        // Permissions are the same in all namespaces that have any, so one namespace answers for all.
         (&["a-revoked", "actors-only", "granted"], false),
     ] {
         let scopes = namespaces.iter().map(|name| Some((*name).into()));

@@ -122,7 +122,7 @@ async fn outage_is_found_long_before_the_next_check() {
     }
 }
 
-/// QUE-20: what the broker no longer counts is not reported for ever.
+/// QUE-20: a count that the broker no longer updates is not reported forever.
 #[tokio::test(start_paused = true)]
 async fn third_reading_in_a_row_without_a_count_removes_the_count() {
     let health = health_check(&["a", "b-idle"], None, 0, 0);

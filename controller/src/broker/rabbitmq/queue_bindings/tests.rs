@@ -57,7 +57,7 @@ fn dead_letter_queue_of_another_actor_may_be_taken_but_its_queue_may_not() {
     );
 }
 
-/// QUE-34: who may write a status could name any queue in it.
+/// QUE-34: whoever can write a status could name any queue in it.
 #[test]
 fn queue_is_deleted_only_if_marked_for_the_actor_or_bound_as_we_bind_queues() {
     let none = json!({});

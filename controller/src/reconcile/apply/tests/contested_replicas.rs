@@ -1,4 +1,4 @@
-//! Who else writes the target's replicas.
+//! Other writers of the target's replicas.
 
 use super::*;
 use crate::reconcile::apply::contention::find_conflict;

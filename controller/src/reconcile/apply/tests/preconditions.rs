@@ -171,7 +171,7 @@ fn patch() -> FinalizerPatch {
 }
 
 /// BIND-47: the annotation may belong to another field manager. The status of the workload, which changes at any time,
-/// may lose a field between the read and the dry run; another look tells that our apply does not remove it.
+/// may lose a field between the read and the dry run; a second read shows that our apply does not remove it.
 #[tokio::test]
 async fn annotation_with_the_actor_is_tried_again_on_a_changed_workload_and_left_to_its_manager() {
     fn changed(request_line: &str) -> Option<(u16, serde_json::Value)> {

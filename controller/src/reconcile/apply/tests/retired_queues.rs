@@ -127,7 +127,7 @@ fn pod() -> Value {
     })
 }
 
-/// QUE-13, QUE-30: a pod that the watch has not reported yet may receive from the queue.
+/// QUE-13, QUE-30: a pod that the watch has not reported yet may consume from the queue.
 #[tokio::test]
 async fn retired_queue_is_deleted_only_if_the_actor_has_no_pod_that_the_plan_did_not_know() {
     for (known_pods, expected) in [
@@ -222,8 +222,8 @@ async fn queue_that_may_exist_is_changed_by_nothing_but_its_deletion() {
     }
 }
 
-/// QUE-36: two transports may lead to one broker by different hosts. To delete the queue of a napping actor would lose
-/// what arrives until it is created again.
+/// QUE-36: two transports may lead to one broker by different hosts. Deleting the queue of a napping actor would lose
+/// the messages that arrive until it is created again.
 #[tokio::test]
 async fn queue_that_nothing_tells_apart_from_the_present_one_is_not_deleted() {
     let deleted = vec!["DELETE /api/queues/%2F/asya-a".to_owned()];

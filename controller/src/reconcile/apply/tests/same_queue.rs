@@ -41,7 +41,7 @@ async fn answer(
     answer.to_string()
 }
 
-/// QUE-36: the ARN tells, whether or not the retired queue was ever verified.
+/// QUE-36: the ARN identifies the queue, whether or not the retired queue was ever verified.
 #[tokio::test]
 async fn queue_to_which_two_secrets_of_one_account_lead_is_not_retired() {
     for (accounts, is_same) in [

@@ -10,7 +10,7 @@ use crate::reconcile::observe::{known_queues, may_have_moved, maybe_created_queu
 use crate::reconcile::tests::fixtures::{actor, context, installation, observed, spec};
 use crate::record::ActorRecord;
 
-/// QUE-13: asking other brokers costs calls, so only a changed spec that no status has caught up with is worth them.
+/// QUE-13: asking other brokers costs calls, so they are asked only about a changed spec that no status reflects yet.
 #[test]
 fn actor_may_have_moved_if_its_spec_changed_since_its_queue_was_verified() {
     let verified = |generation: i64| json!({"queue": {"name": "asya-a", "transport": "mq", "verifiedGeneration": generation}});

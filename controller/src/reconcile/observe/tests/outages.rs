@@ -101,7 +101,7 @@ async fn short_outage_changes_no_status_and_a_long_one_that_of_each_actor() {
     }
 }
 
-/// QUE-5, QUE-9: a new actor says at once why it has no queue.
+/// QUE-5, QUE-9: a new actor reports at once why it has no queue.
 #[tokio::test(start_paused = true)]
 async fn unverified_queue_reports_the_last_error_while_the_circuit_is_open() {
     let limiter = BrokerLimiter::new(

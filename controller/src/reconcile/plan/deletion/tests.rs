@@ -423,7 +423,7 @@ fn deletion_waits_for_the_right_to_read_the_kind_of_a_target_that_was_written_to
     assert_eq!(unbind(&json!({})), UnbindStep::Done, "nothing was written");
 }
 
-/// FIN-2, BIND-43: a watch that is behind must not hide a pod that still has the sidecar, nor one that receives from
+/// FIN-2, BIND-43: a watch that is behind must not hide a pod that still has the sidecar, nor one that consumes from
 /// the queue.
 #[test]
 fn last_step_requires_that_no_other_pod_exists_if_one_would_matter() {

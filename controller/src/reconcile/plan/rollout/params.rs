@@ -44,7 +44,6 @@ pub enum SlotChange {
     ReleaseAndReset,
     /// Release it while the rollout waits.
     Release,
-    /// Wait for one.
     Wait,
     /// Get or keep it until this time.
     Acquire(Timestamp),

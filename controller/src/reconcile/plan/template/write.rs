@@ -34,7 +34,6 @@ const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 /// Parameters for an apply of our fields.
 #[derive(Debug)]
 pub struct TemplateParams {
-    /// UID of the actor.
     pub uid: Box<str>,
     pub workload: ObjectRef,
     /// The current revision of the specs.

@@ -90,7 +90,7 @@ fn transport_fault_is_cleared_once_a_paused_actor_changes_its_transport() {
     assert_eq!(condition(&status, "Ready").0, "False");
 }
 
-/// QUE-5, OPS-22: the queue on the former transport tells nothing of the one on the new transport.
+/// QUE-5, OPS-22: the queue on the former transport says nothing about the one on the new transport.
 #[test]
 fn queue_on_another_transport_whose_broker_is_too_busy_to_ask_is_not_ready() {
     let on = |transport: &str, fault: Option<Fault>| {

@@ -39,7 +39,7 @@ fn sizes(bindings: &[EntryBinding]) -> Vec<usize> {
         .collect()
 }
 
-/// CFG-7 (d): a user decides about the selector, and all entries share the objects.
+/// CFG-7 (d): users choose the selector, and all entries share the objects.
 #[test]
 fn large_selector_is_left_out_of_its_entry_and_affects_no_other() {
     let huge = huge_selector();
@@ -240,7 +240,7 @@ fn closed_in(namespace: &str, bindings: &[EntryBinding]) -> usize {
         .count()
 }
 
-/// CFG-7 (b): who creates many required bindings takes the room from no other namespace.
+/// CFG-7 (b): creating many required bindings takes no room from other namespaces.
 #[test]
 fn one_namespace_has_at_most_half_of_the_room_while_others_need_it() {
     let many = |namespace: &str, count: usize| -> Vec<EntryBinding> {
@@ -257,7 +257,7 @@ fn one_namespace_has_at_most_half_of_the_room_while_others_need_it() {
     let all = many("a", 600);
     assert_eq!(closed_in("a", &all), 500, "nobody else needs the rest");
 
-    // Not verified yet: it is told that it has no room, unless it will have.
+    // Not verified yet: it is reported to have no room, unless it will have.
     let unverified = |namespace| required(plain(namespace, "new"), false);
     let all = [many("a", 600), many("b", 400), vec![unverified("b")]].concat();
     let last = rules(&all).unenforced_required.pop();

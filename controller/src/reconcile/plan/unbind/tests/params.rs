@@ -1,4 +1,4 @@
-//! What the execution of a step is given.
+//! Parameters for the execution of a step.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
