@@ -46,7 +46,7 @@ const RETRY_SPREAD: Duration = Duration::from_secs(5);
 pub struct BrokerLimiter {
     limits: Arc<Limits>,
     circuit: Mutex<Circuit>,
-    /// Tells the clients of the transport apart.
+    /// Distinguishes the clients of the transport.
     client: usize,
 }
 

@@ -27,7 +27,7 @@ pub struct RabbitmqQueueId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sameness {
     Same,
-    /// Nothing tells them apart.
+    /// Nothing distinguishes them.
     Possible,
     Different,
 }

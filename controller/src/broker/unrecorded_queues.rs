@@ -76,7 +76,7 @@ impl UnrecordedQueues {
     }
 
     /// Adds, when an actor is observed for the first time, the queues that an earlier process may have created for it;
-    /// `None` if its spec does not tell. Those that this process creates are added at their creation.
+    /// `None` if its spec does not say which. Those that this process creates are added at their creation.
     pub fn add_maybe_created(
         &self,
         actor: &Key,

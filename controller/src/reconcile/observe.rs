@@ -325,7 +325,7 @@ fn is_controlled_by(controller: Option<&Controller>, actor: &ActorRecord) -> boo
     controller.is_some_and(|owner| is_actor_or_predecessor(owner, actor))
 }
 
-/// The queues that the actor has or had. One that is kept need not be found again.
+/// The queues that the actor has or had. Unrecorded queues are left out if the actor's queues are kept anyway.
 fn known_queues(
     context: &Context,
     actor: &ActorRecord,

@@ -119,7 +119,7 @@ pub fn from_running_pod(pod: &Value) -> Value {
     probe
 }
 
-/// Removes `blockOwnerDeletion` from the owner references of an object for a dry run: some clusters, as those with
+/// Removes `blockOwnerDeletion` from the owner references of an object for a dry run: some clusters, such as those with
 /// `OpenShift`, allow this field only to users who may set finalizers on the owner.
 pub fn unblock_owners(object: &mut Value) {
     let owners = object.pointer_mut("/metadata/ownerReferences");

@@ -30,7 +30,7 @@ pub enum Replaced {
     SamePod,
 }
 
-/// A variant of the pod that tells more about a rejection.
+/// A variant of the pod whose dry run explains a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// Without the target's own requests: is there room for what injection adds?
@@ -234,7 +234,7 @@ pub fn without_requests(pod: &Pod) -> Pod {
 }
 
 /// The pod as the target's controller would create it if nothing were bound. Its owner matches no binding, so that the
-/// webhook leaves it unchanged, also if the sidecar is required.
+/// webhook leaves it unchanged, even if the sidecar is required.
 fn without_sidecar(pod: &Pod) -> Pod {
     let mut pod = json!(pod);
     strip_injected(&mut pod);

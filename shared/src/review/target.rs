@@ -8,7 +8,7 @@ use crate::validate::{Violation, Warning};
 /// Errors and warnings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Problems because of which the actor cannot work.
+    /// Problems that keep the actor from working.
     pub errors: Vec<Violation>,
     /// Warnings about a valid actor.
     pub warnings: Vec<Warning>,

@@ -56,7 +56,7 @@ pub trait Broker {
     fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, TriggerError>;
 }
 
-/// An actor's queue, and what its broker needs to know of the actor.
+/// An actor's queue, and what its broker needs to know about the actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActorQueue {
     /// Names of the queues.

@@ -89,7 +89,7 @@ pub struct FoundQueue {
     /// The queue's arguments.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// The queue's type, also if it is the vhost's default.
+    /// The queue's type, even if it is the vhost's default.
     #[serde(default, rename = "type")]
     pub queue_type: Option<String>,
     /// What policies of the broker set; empty if that was not read.

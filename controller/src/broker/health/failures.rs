@@ -1,5 +1,5 @@
 //! Queues that could not be checked or counted, and how often in a row. One list serves all queues of a transport, so
-//! one request that fails must not make all their actors ask the broker and write status (QUE-20, QUE-10).
+//! one request that fails must not make all their actors query the broker and write status (QUE-20, QUE-10).
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use crate::broker::BrokerError;
 use crate::record::Key;
 
-/// Failures in a row after which counts are removed and actors ask the broker themselves.
+/// Consecutive failures after which counts are removed and actors query the broker themselves.
 const THRESHOLD: u32 = 3;
 
 /// The queues that could not be read, by actor.
 #[derive(Default)]
 pub struct CheckFailures {
     actors: Mutex<HashMap<Key, Failure>>,
-    /// Readings in a row without a count, failed or not. One that did not fail is no reason to ask sooner.
+    /// Consecutive readings without a count, failed or not. One that did not fail is no reason to read again sooner.
     uncounted: Mutex<HashMap<Key, u32>>,
 }
 
@@ -25,7 +25,7 @@ struct Failure {
     checks: u32,
     /// Counts that failed in a row.
     counts: u32,
-    /// Whether the actor was told, so that the next regular check is soon enough.
+    /// Whether the actor has been enqueued or is paused, so that the next regular check is soon enough.
     is_handled: bool,
 }
 
@@ -57,7 +57,7 @@ impl CheckFailures {
         self.actors.lock().entry(actor.clone()).or_default();
     }
 
-    /// Records that the actor of a failure that is no longer tolerated was told.
+    /// Records that the actor of a failure that is no longer tolerated has been enqueued, or is paused.
     pub fn record_handled(&self, actor: &Key) {
         if let Some(failure) = self.actors.lock().get_mut(actor) {
             failure.is_handled = true;

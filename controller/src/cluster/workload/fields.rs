@@ -1,9 +1,9 @@
 //! Ownership of fields, as it moves between field managers.
 //!
 //! To *take over* fields is to become their owner, so that the next apply removes those that it does not contain: from
-//! the Go operator (WRK-7), or from kubectl and Helm (FW-22, annotation `asya.sh/reclaim-fields`). To *hand off*
-//! fields is to make another manager their owner, so that they keep their values: `spec.replicas` of a workload that an
-//! autoscaler scales (WRK-3). To *give up* fields is to own them no longer: those that nobody else owns are removed.
+//! the Go operator (WRK-7), or from kubectl and Helm (FW-22, annotation `asya.sh/reclaim-fields`). To *hand off* fields
+//! is to make another manager their owner, so that they keep their values: `spec.replicas` of a workload that an
+//! autoscaler scales (WRK-3). To *give up* fields is to stop owning them: those without another owner are removed.
 //!
 //! This module merges the entries of kubectl and Helm in `managedFields` into ours.
 

@@ -316,7 +316,7 @@ impl Observed {
 }
 
 /// Whether the actor's pods should receive messages: also during deletion, while it waits until its queue is empty
-/// (QUE-41). [`ActorRecord::receives_messages`] tells the same from status.
+/// (QUE-41). [`ActorRecord::receives_messages`] derives the same from status.
 pub fn receives_messages(actor: &ActorRecord, drain: Option<&DrainState>) -> bool {
     !actor.metadata.deleting || matches!(drain, Some(DrainState::Waiting(_)))
 }

@@ -355,7 +355,8 @@ pub enum QueueState {
     Ready(Option<ReadyQueue>),
     /// Created by this reconcile.
     Created(ReadyQueue),
-    /// Not answered this time: status keeps what it says of the queue (QUE-10, OPS-22). Check again at the given time.
+    /// Not answered this time: status keeps what it says about the queue (QUE-10, OPS-22). Check again at the given
+    /// time.
     Deferred(Requeue),
     /// Queues are not managed by the operator (QUE-12).
     Unmanaged,

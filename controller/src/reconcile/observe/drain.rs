@@ -59,7 +59,7 @@ pub(super) async fn observe(
             Ok(messages) => messages,
             Err(error) => Messages::Unknown(error.fault()?),
         };
-        // Also if this count failed: it confirms nothing.
+        // Even if this count failed, in which case it confirms nothing.
         lag = lag.max(count_lag(context, &queue.transport));
         let report = CountReport::of(previous, queue);
         if let (Messages::Known(depth), Some(resets)) = (&messages, report.recording(&messages)) {

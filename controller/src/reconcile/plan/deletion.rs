@@ -44,8 +44,8 @@ pub struct Deletion {
     pub desired_queue: Option<ActorQueue>,
     pub queue_policy: QueueDeletionPolicy,
     pub queue_messages: QueueMessages,
-    /// The actor's pods, which no longer receive from the queue: the last step is taken only if there are no others.
-    /// `None` if no pod matters to it.
+    /// The actor's pods, which no longer consume from the queue: the last step is taken only if there are no others.
+    /// `None` if the last step does not depend on pods.
     pub known_pods: Option<Vec<Arc<PodRecord>>>,
     /// Pods that an earlier actor of this name left, and that may consume from the queue.
     pub predecessor_pods: Vec<Arc<PodRecord>>,

@@ -22,7 +22,7 @@ use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 pub struct DriftPlan {
     /// The workload; `None` if it has not drifted, or the desired state has changed.
     pub workload: Option<RestoreTiming>,
-    /// Our `ScaledObject`, likewise.
+    /// Our `ScaledObject`; `None` under the same conditions.
     pub scaled_object: Option<RestoreTiming>,
 }
 
@@ -146,7 +146,7 @@ fn drifted_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&
     (*step == update_only && is_current).then_some(&*existing.metadata.uid)
 }
 
-/// UID of our `ScaledObject`, likewise.
+/// UID of our `ScaledObject`, under the same conditions.
 fn drifted_scaled_object<'a>(
     observed: &'a Observed,
     step: Option<&ScalingStep>,

@@ -11,7 +11,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::actor_hash;
 use crate::record::PodRecord;
 
-/// What to ask the brokers about retired queues.
+/// The retired queues to check at their brokers.
 #[derive(Debug, Default)]
 pub struct RetiredCheck {
     /// Queues to delete if they are empty.

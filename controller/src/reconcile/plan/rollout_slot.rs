@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// SAFE-36: the user's change was observed while it could not be applied, for example because the actor was paused.
-    /// Of a workload that no status records, the controller did not live to tell which spec it was applied for.
+    /// If no status records the workload, the controller ended before it could record which spec it was applied for.
     #[test]
     fn spec_change_that_was_observed_earlier_needs_no_slot() {
         let older = |object: &mut Value| {

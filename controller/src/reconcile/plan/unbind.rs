@@ -207,7 +207,7 @@ fn with_unresolved_target(
     }
 }
 
-/// No pod of the target has the sidecar. Giving up our fields may replace its pods all the same.
+/// No pod of the target has the sidecar. Giving up our fields may still replace its pods.
 fn without_pods(inputs: &UnbindInputs<'_>) -> UnbindStep {
     if inputs.must_give_up_fields() {
         return UnbindStep::GiveUp;

@@ -169,7 +169,7 @@ fn set_target_scaling<'a>(
         || may_get_to_zero(observed).is_some()
     {
         // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
-        // (SO-6), also if KEDA has been removed since.
+        // (SO-6), even if KEDA has been removed since.
         let reference = status.scaled_object_ref.take();
         status.scaled_object_ref = reference.or(scaling.remembered_reference.take());
     }

@@ -1,4 +1,5 @@
-//! Halts a rollout if replacements start without the sidecar, until a spec changes or the user asks to go on (ROLL-5).
+//! Halts a rollout if replacements start without the sidecar, until a spec changes or the user asks to continue
+//! (ROLL-5).
 
 use asya_shared::api::RolloutStatus;
 

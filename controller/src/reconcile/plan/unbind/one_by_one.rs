@@ -1,4 +1,4 @@
-//! Evictions at unbinding: which pod goes next, and what it waits for (SAFE-11 to SAFE-13).
+//! Evictions during unbinding: which pod is next, and what its eviction waits for (SAFE-11 to SAFE-13).
 
 use super::inputs::{UnbindInputs, UnbindStep};
 use crate::reconcile::model::availability::Availability;
