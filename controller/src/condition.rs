@@ -25,7 +25,6 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionValue {
     pub status: ConditionStatus,

@@ -50,7 +50,7 @@ pub struct BrokerLimiter {
     client: usize,
 }
 
-/// What all clients of a transport share.
+/// State that all clients of a transport share.
 struct Limits {
     transport: String,
     call_permits: Semaphore,

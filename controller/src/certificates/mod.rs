@@ -80,7 +80,7 @@ pub struct CertificateManager {
     started: Instant,
     /// Since when only webhook reachability has blocked the next CA.
     unreachable_since: Option<Instant>,
-    /// What the webhook's replicas may still serve.
+    /// CAs whose certificates the webhook's replicas may still serve.
     superseded: Option<SupersededCas>,
     failures: u32,
     /// The last message, which is not logged again.

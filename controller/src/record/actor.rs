@@ -42,7 +42,7 @@ pub struct ActorRecord {
     pub spec: Option<Arc<RawValue>>,
     /// Size of `spec` as received, in bytes of JSON.
     pub spec_bytes: usize,
-    /// What a deletion needs of the spec, however large; default as long as the actor is not being deleted.
+    /// The parts of the spec that a deletion needs, however large it is; default while the actor is not being deleted.
     pub deletion: DeletionFields,
     /// `status` as stored.
     pub status: Option<Arc<RawValue>>,
@@ -129,8 +129,8 @@ pub struct MetricFields {
     pub undecodable: bool,
 }
 
-/// What a deletion needs to know. Read from the raw spec, because a spec that does not decode may still say that
-/// its objects stay.
+/// The parts of the spec that a deletion needs. Read from the raw spec, because a spec that does not decode may still
+/// say that its objects stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeletionFields {
     /// Whether `spec.deletionPolicy` or the propagation policy is `Orphan` (FW-23).

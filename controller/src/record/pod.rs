@@ -50,7 +50,7 @@ pub struct PodRecord {
     pub copied_label: Option<Box<CopiedLabel>>,
 }
 
-/// What is known of a pod whose actor label is not ours, such as one that was copied.
+/// The relevant fields of a pod whose actor label is not ours, such as one that was copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedLabel {
     pub labels: Labels,

@@ -33,7 +33,7 @@ pub struct ScaledObjectRecord {
     pub pause: ScalingPause,
 }
 
-/// What KEDA does not do for a workload, because an annotation says so.
+/// Which scaling by KEDA an annotation pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScalingPause {
     #[default]

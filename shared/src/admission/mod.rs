@@ -56,7 +56,7 @@ pub fn is_never_injected(namespace: &str, operator_namespace: &str) -> bool {
     namespace == operator_namespace || KUBERNETES_NAMESPACES.contains(&namespace)
 }
 
-/// What all entries have in common.
+/// Settings that all entries share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntrySettings {
     /// Prefix of the objects' names.

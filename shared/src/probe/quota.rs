@@ -59,7 +59,7 @@ impl Variant {
     }
 }
 
-/// What follows from the dry runs so far.
+/// The conclusion from the dry runs so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
     /// This variant must be dry-run first.

@@ -92,7 +92,7 @@ pub struct FoundQueue {
     /// The queue's type, even if it is the vhost's default.
     #[serde(default, rename = "type")]
     pub queue_type: Option<String>,
-    /// What policies of the broker set; empty if that was not read.
+    /// The values that policies of the broker set; empty if they were not read.
     #[serde(
         default,
         rename = "effective_policy_definition",

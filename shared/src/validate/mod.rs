@@ -75,7 +75,7 @@ pub enum Write<'a> {
     Stored(Recorded<'a>),
 }
 
-/// What exists for a stored actor, as far as it is known. Its spec may have changed while the webhook was down.
+/// What is known to exist for a stored actor. Its spec may have changed while the webhook was down.
 #[derive(Clone, Copy, Default)]
 pub struct Recorded<'a> {
     /// Kinds of the workloads with its name.

@@ -9,7 +9,7 @@ use crate::broker::circuit::FAILURE_THRESHOLD;
 /// How long the history of a client that makes no calls counts: twice the interval of the health check.
 const EVIDENCE: Duration = Duration::from_mins(10);
 
-/// What the clients of a transport have learned of its broker.
+/// What the clients of a transport know about its broker.
 #[derive(Debug, Default)]
 pub struct Reachability {
     clients: Vec<ClientHistory>,

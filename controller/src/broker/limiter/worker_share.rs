@@ -23,7 +23,7 @@ pub struct CallSlot<'a> {
     _reserved: Option<SemaphorePermit<'a>>,
 }
 
-/// What one transport's broker holds of the share.
+/// How one transport's broker uses the share.
 #[derive(Default)]
 pub struct Usage {
     /// Reconciles that hold a permit.

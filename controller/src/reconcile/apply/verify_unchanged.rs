@@ -25,7 +25,7 @@ const VALID_FOR: Duration = Duration::from_secs(3);
 /// How long a verification is reused: an actor's queues share one, and most evictions need none.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// What a plan assumed of an actor and its pods.
+/// The state of an actor and its pods that a plan assumed.
 pub(super) struct PlannedState<'a> {
     context: &'a Context,
     actor: &'a ActorRecord,

@@ -147,7 +147,7 @@ impl ObservedBinding {
         self.injection()?.pods.as_ref()
     }
 
-    /// What is left to clean up for an actor being deleted; `None` while that is unknown.
+    /// The remaining clean-up for an actor being deleted; `None` while that is unknown.
     pub fn unbinding(&self) -> Option<&ObservedUnbinding> {
         match self {
             Self::Unbinding(unbinding) => unbinding.as_deref(),

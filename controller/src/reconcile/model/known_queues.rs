@@ -38,7 +38,7 @@ pub struct UnlistedQueues<'a> {
     pub maybe_created: &'a [QueueStatus],
 }
 
-/// What shows that a queue is the actor's.
+/// Evidence that a queue is the actor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueEvidence {
     /// Status names it, or this process has created it.

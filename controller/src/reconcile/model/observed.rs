@@ -203,7 +203,7 @@ impl Observed {
         self.binding.as_ref()?.injection()
     }
 
-    /// What a binding being deleted has left to clean up; `None` while that is unknown.
+    /// The remaining clean-up for a binding being deleted; `None` while that is unknown.
     pub fn unbinding(&self) -> Option<&ObservedUnbinding> {
         self.binding.as_ref()?.unbinding()
     }

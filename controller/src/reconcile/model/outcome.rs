@@ -95,7 +95,7 @@ pub enum ActiveOutcome {
     Binding(Box<BindingOutcome>),
 }
 
-/// What the outcomes of both modes have in common.
+/// The part of the outcome that both modes share.
 #[derive(Debug, Default)]
 pub struct CommonOutcome {
     pub queue: QueueState,
@@ -286,7 +286,7 @@ pub struct ContentionOutcome {
     pub field_events: Vec<(ContestedPart, FieldEvent)>,
     /// When to check these fields again.
     pub recheck_after: Option<Duration>,
-    /// What this reconcile wrote to the autoscaler handoff annotation.
+    /// The change that this reconcile made to the autoscaler handoff annotation.
     pub handoff: Option<HandoffChange>,
 }
 

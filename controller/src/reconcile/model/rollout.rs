@@ -223,7 +223,7 @@ pub fn has_target_pods(injected: &[PodToReplace], availability: Option<&Availabi
     !injected.is_empty() || availability.is_some_and(|it| it.active > 0)
 }
 
-/// What limits how many pods unbinding replaces, besides the target's own availability.
+/// Limits on how many pods unbinding replaces, besides the target's own availability.
 #[derive(Clone, Debug, Default)]
 pub struct UnbindLimits {
     /// Name of a `PodDisruptionBudget` of the target's pods that allows no disruption now.

@@ -6,7 +6,7 @@ use asya_shared::transport::ownership::DeletionRefusal;
 
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, QueueCheck, QueueObservation};
 
-/// What is left to do about a queue of an actor that is being deleted.
+/// The remaining work on a queue of an actor that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalProgress {
     /// Nothing: it is deleted, or it stays.

@@ -103,7 +103,7 @@ pub struct RetiredRemoval {
     pub tagged: bool,
 }
 
-/// What follows for a retired queue.
+/// The decision about a retired queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetiredStep {
     /// It is deleted, not the actor's, or the actor's current one.

@@ -16,7 +16,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::model::rollout::UNBIND_MARKER;
 
-/// What blocks the deletion.
+/// The faults that block the deletion.
 #[derive(Default)]
 pub(super) struct Blocked<'a> {
     pub(super) queue: Option<&'a Fault>,

@@ -14,7 +14,7 @@ use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{hpa_of, last_scale};
 
-/// What the modes contribute to the report of scaling.
+/// The modes' input to the report of scaling.
 pub(super) struct ScalingInputs<'a> {
     pub(super) outcome: &'a CommonOutcome,
     /// Condition `ScalingReady` if another autoscaler scales the workload while the actor's own scaling is off.

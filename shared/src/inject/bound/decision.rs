@@ -23,7 +23,7 @@ pub struct Decision<'a> {
 pub struct NotInjectable {
     /// The reason, for metrics, Events and conditions.
     pub reason: InjectionReason,
-    /// What is in the way, and how to fix it; continues a sentence about the pod or its template.
+    /// The obstacle, and how to remove it; continues a sentence about the pod or its template.
     pub text: Cow<'static, str>,
 }
 
