@@ -57,11 +57,20 @@ impl LeaderTasks {
     }
 
     /// Starts applying the CRD and managing the webhook's certificates and configurations.
-    fn start(&self, operator: &Operator, client: &Client) -> JoinSet<()> {
+    /// `crd_attempted` is cancelled once the CRD is applied or was refused, or if nothing is to be applied.
+    fn start(
+        &self,
+        operator: &Operator,
+        client: &Client,
+        crd_attempted: CancellationToken,
+    ) -> JoinSet<()> {
         let tasks = &operator.tasks;
         let mut started = JoinSet::new();
         if self.manages_crd {
-            started.spawn(tasks.run_to_completion("the CRD", apply_crd(client.clone())));
+            let apply = apply_crd(client.clone(), crd_attempted);
+            started.spawn(tasks.run_to_completion("the CRD", apply));
+        } else {
+            crd_attempted.cancel();
         }
         if let Some(config) = self.certificates.clone() {
             let manager = CertificateManager::new(config, self.trust.clone(), client.clone());
@@ -185,11 +194,17 @@ async fn lead(
 ) {
     loop {
         phase.reaches(Phase::Preparing).await;
-        let mut tasks = leader_tasks.start(&operator, &client);
+        let crd_attempted = CancellationToken::new();
+        let mut tasks = leader_tasks.start(&operator, &client, crd_attempted.clone());
+        let ready = async {
+            // The API server refuses status fields that are newer than its schema.
+            let _ = timeout(CRD_TIMEOUT, crd_attempted.cancelled()).await;
+            operator.readiness.all_ready().await;
+        };
         let is_ready = tokio::select! {
             // In a fixed order, so that a simulation can be repeated.
             biased;
-            () = operator.readiness.all_ready() => true,
+            () = ready => true,
             () = phase.reaches(Phase::GivenBack) => false,
         };
         if is_ready && phase.advance(Phase::Preparing, Phase::Leading) {
@@ -204,13 +219,19 @@ async fn lead(
     }
 }
 
+/// How long reconciles wait for the first attempt to apply the CRD (SAFE-38).
+const CRD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Backoff between attempts to apply the CRD.
 const CRD_RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 /// Reconciles need a CRD, but not necessarily this version: a refused apply is logged and retried in the background.
-async fn apply_crd(client: Client) {
+/// `attempted` is cancelled after the first attempt.
+async fn apply_crd(client: Client, attempted: CancellationToken) {
     let mut failures = 0;
-    while let Err(error) = crd::apply(client.clone()).await {
+    loop {
+        let applied = crd::apply(client.clone()).await;
+        attempted.cancel();
+        let Err(error) = applied else { return };
         warn!(%error, "CRD not applied; with --manage-crds=false you apply it yourself");
         tokio::time::sleep(CRD_RETRY.after(failures)).await;
         failures += 1;
@@ -228,13 +249,32 @@ mod tests {
     use crate::cluster::fence::Fence;
     use crate::reconcile::tests::fixtures::context_of;
 
+    /// An API server that refuses every request after `delay`, if there is one, or never answers.
+    fn api_server(delay: Option<u64>) -> Client {
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| async move {
+            match delay {
+                Some(seconds) => sleep(Duration::from_secs(seconds)).await,
+                None => pending().await,
+            }
+            let refused = http::Response::builder().status(403);
+            Ok::<_, BoxError>(refused.body(kube::client::Body::empty())?)
+        });
+        Client::new(service, "default")
+    }
+
+    fn leader_tasks(manages_crd: bool) -> LeaderTasks {
+        LeaderTasks {
+            manages_crd,
+            certificates: None,
+            webhook_configs: None,
+            trust: SharedTrust::default(),
+        }
+    }
+
     /// How, and after how many seconds, a leader ends whose API server never answers, if it is told to stop after these
     /// delays.
     async fn ending(is_ready: bool, delays: &[u64]) -> (Ending, u64) {
-        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            pending::<Result<http::Response<kube::client::Body>, BoxError>>().await
-        });
-        let operator = operator_of(context_of(Client::new(silent, "default")));
+        let operator = operator_of(context_of(api_server(None)));
         let client = operator.context.client.clone();
         let watch = operator.readiness.check("watch");
         if is_ready {
@@ -250,12 +290,7 @@ mod tests {
                 identity: "a".to_owned(),
                 fence: Fence::unrestricted(),
             },
-            leader_tasks: LeaderTasks {
-                manages_crd: false,
-                certificates: None,
-                webhook_configs: None,
-                trust: SharedTrust::default(),
-            },
+            leader_tasks: leader_tasks(false),
             client,
             operator,
         };
@@ -274,6 +309,32 @@ mod tests {
     async fn stopping_leader_waits_ten_seconds_for_its_work_or_until_it_is_told_again() {
         assert_eq!(ending(true, &[5]).await, (Ending::Stopped, 15));
         assert_eq!(ending(true, &[5, 3]).await, (Ending::Aborted, 8));
+    }
+
+    /// SAFE-38
+    #[tokio::test(start_paused = true)]
+    async fn leader_reconciles_after_its_first_attempt_to_apply_the_crd() {
+        for (manages_crd, delay, expected) in [
+            (true, Some(2), 2),
+            (true, None, 5),
+            (true, Some(20), 5),
+            (false, None, 0),
+        ] {
+            let client = api_server(delay);
+            let phase = LeadershipPhase::default();
+            assert!(phase.advance(Phase::Standby, Phase::Preparing));
+            let started = Instant::now();
+            let leader = tokio::spawn(lead(
+                operator_of(context_of(client.clone())),
+                client,
+                leader_tasks(manages_crd),
+                phase.clone(),
+            ));
+            phase.reaches(Phase::Leading).await;
+            let waited = started.elapsed().as_secs();
+            assert_eq!(waited, expected, "{manages_crd} {delay:?}");
+            leader.abort();
+        }
     }
 
     /// FW-16: it has begun no reconcile.
