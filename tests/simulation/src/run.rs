@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::actions::{CONVERGENCE_TIMEOUT, act, delete_all, resume_all};
+use crate::api_server::resources;
 use crate::clock;
 use crate::convergence;
 use crate::faults::{Fault, Faults};
@@ -16,7 +17,7 @@ use crate::replicas::Replicas;
 use crate::schedule::action::Action;
 use crate::schedule::{MAX_CLOCK_SKEW, Schedule};
 use crate::webhook_replicas::WebhookReplicas;
-use crate::world::World;
+use crate::world::{World, quotas};
 
 /// Which seed to run, and what of it to leave out.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +102,10 @@ async fn run_schedule(options: &Options) -> Report {
         // The operator asks every five minutes whether it may read the kind again.
         sleep(Duration::from_mins(6)).await;
     }
-    let problem = check(&world).await;
+    let problem = match check_quotas(&world).await {
+        None => check(&world).await,
+        problem => problem,
+    };
     if let Some(problem) = problem {
         world.violation(problem);
     }
@@ -115,6 +119,39 @@ async fn run_schedule(options: &Options) -> Report {
     };
     world.clear();
     report
+}
+
+/// How long a target may lack a pod because of the sidecar, until the operator has noticed.
+const NOTICED: Duration = Duration::from_mins(1);
+
+/// Quotas stay until it is clear that no target lacks a pod because of the sidecar, and then go.
+async fn check_quotas(world: &World) -> Option<String> {
+    let any = world
+        .server
+        .lock()
+        .store
+        .all(&resources::RESOURCE_QUOTAS)
+        .next()
+        .is_some();
+    if !any {
+        return None;
+    }
+    if let Some(lacking) = eventually(|| convergence::quotas::lacking_pods(world)).await {
+        return Some(lacking);
+    }
+    let (began, mut whole) = (Instant::now(), Instant::now());
+    while began.elapsed() < Duration::from_mins(6) {
+        sleep(Duration::from_secs(1)).await;
+        let lacking = convergence::quotas::lacking_pods(world);
+        if lacking.is_empty() {
+            whole = Instant::now();
+        } else if whole.elapsed() > NOTICED {
+            return Some(format!("for {NOTICED:?}: {}", lacking.join("; ")));
+        }
+    }
+    world.trace.add("ACTION", "no more quotas");
+    quotas::remove_all(&mut world.server.lock().store);
+    None
 }
 
 /// Waits for what is expected of a cluster that is left alone, and then of one without actors.

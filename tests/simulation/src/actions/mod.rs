@@ -18,7 +18,7 @@ use crate::replicas::Replicas;
 use crate::schedule::action::{Action, Actor};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::targets::{TargetKind, target_name};
-use crate::world::{World, rivals, writer};
+use crate::world::{World, quotas, rivals, writer};
 
 const PAUSED: &str = "asya.sh/paused";
 
@@ -113,6 +113,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         | Action::InstallKeda
         | Action::CreateHpa(_)
         | Action::DeleteHpa(_)
+        | Action::SetQuota(..)
+        | Action::DeleteQuota(_)
         | Action::SetClock(_) => act_on_cluster(world, action),
         // Done above.
         Action::DeleteWorkload(..)
@@ -146,6 +148,12 @@ fn act_on_cluster(world: &World, action: &Action) {
             for name in [actor.1.to_owned(), target_name(actor.1)] {
                 rivals::delete(&mut server.store, actor.0, &name);
             }
+        }
+        Action::SetQuota(namespace, limited, room) => {
+            quotas::set(&mut world.server.lock().store, namespace, *limited, *room);
+        }
+        Action::DeleteQuota(namespace) => {
+            quotas::remove(&mut world.server.lock().store, namespace);
         }
         Action::SetClock(seconds) => clock::set_error(*seconds),
         _ => {}

@@ -52,6 +52,13 @@ impl Failure {
         Self::new(403, "Forbidden", message)
     }
 
+    /// An admission plugin rejects an object.
+    #[must_use]
+    pub fn rejected(id: &Id, why: &str) -> Self {
+        let subject = format!("{} {:?}", id.resource.qualified(), id.name);
+        Self::new(403, "Forbidden", format!("{subject} is forbidden: {why}"))
+    }
+
     /// Nothing can be created while the CRD is being deleted.
     #[must_use]
     pub fn crd_terminating() -> Self {

@@ -3,6 +3,7 @@
 pub mod bindings;
 pub mod owners;
 pub mod problem;
+pub mod quotas;
 pub mod scaling;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::world::owners::OwnerKind;
+use crate::world::quotas::Limited;
 use crate::world::targets::TargetKind;
 
 /// Namespace and name of an actor.
@@ -75,6 +76,10 @@ pub enum Action {
     CreateHpa(Actor),
     /// A user deletes it.
     DeleteHpa(Actor),
+    /// An administrator limits the pods of a namespace to what they use now and this much more.
+    SetQuota(&'static str, Limited, i64),
+    /// An administrator removes the limit.
+    DeleteQuota(&'static str),
     /// The clocks of the operator's nodes are off by this many seconds from now on.
     SetClock(i16),
 }
@@ -149,6 +154,10 @@ impl fmt::Display for Action {
             Self::InstallKeda => f.write_str("KEDA is installed"),
             Self::CreateHpa(actor) => write!(f, "a user creates an HPA for {}", name(actor)),
             Self::DeleteHpa(actor) => write!(f, "a user deletes the HPA for {}", name(actor)),
+            Self::SetQuota(namespace, limited, room) => {
+                write!(f, "a quota leaves {namespace} room for {room} {limited}")
+            }
+            Self::DeleteQuota(namespace) => write!(f, "{namespace} has no quota any more"),
             Self::SetClock(seconds) => write!(f, "the operator's clock is off by {seconds} s"),
         }
     }

@@ -18,6 +18,7 @@ use crate::installation::BROKERS;
 use crate::randomness::{Seed, delay, pick};
 use crate::world::NAMESPACES;
 use crate::world::owners::OwnerKind;
+use crate::world::quotas::Limited;
 
 /// What happens in a run.
 pub struct Schedule {
@@ -83,6 +84,9 @@ impl Schedule {
         let all: Vec<Actor> = actors().into_iter().chain(bindings.actors()).collect();
         actions.extend(pauses(&mut seed.rng_for("plan of pauses"), at));
         actions.extend(rivals(&mut seed.rng_for("plan of rivals"), &all, at));
+        if bindings.any() || !owned.owners().is_empty() {
+            actions.extend(quotas(&mut seed.rng_for("plan of quotas"), at));
+        }
         actions.sort_by_key(|(at, _)| *at);
         let at = actions.last().map_or(at, |(last, _)| at.max(*last));
         Self {
@@ -149,6 +153,30 @@ fn rivals(random: &mut Rng, actors: &[Actor], end: Duration) -> Vec<(Duration, A
     let mut actions = vec![(at, Action::CreateHpa(actor))];
     if random.bool() {
         actions.push((at + delay(random, 10..40_000), Action::DeleteHpa(actor)));
+    }
+    actions
+}
+
+/// In some runs, an administrator limits the pods of a namespace, often to hardly more than they use.
+fn quotas(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
+    if random.u8(..4) > 0 {
+        return Vec::new();
+    }
+    let namespace = *pick(random, &NAMESPACES);
+    let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+    let mut at = Duration::ZERO;
+    let mut actions = Vec::new();
+    for _ in 0..random.u8(1..4) {
+        at += delay(random, 10..end);
+        let action = match random.u8(..9) {
+            0 => Action::DeleteQuota(namespace),
+            1..=3 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
+            _ => {
+                let room = [-50, 0, 15, 25, 100, 115, 125, 145, 250];
+                Action::SetQuota(namespace, Limited::Cpu, *pick(random, &room))
+            }
+        };
+        actions.push((at, action));
     }
     actions
 }

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::World;
+use super::{World, quotas};
 use crate::api_server::id::Id;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
@@ -38,7 +38,7 @@ impl World {
     /// Reviews an object before it is stored; mutating webhooks change it.
     ///
     /// # Errors
-    /// If a webhook denies it, or must not fail and does.
+    /// If a webhook denies it, or must not fail and does, or if a quota rejects it.
     pub fn admit(
         &self,
         store: &Store,
@@ -62,6 +62,9 @@ impl World {
                     Err(_) => {}
                 }
             }
+        }
+        if review.id.resource == &resources::PODS && review.operation == "CREATE" {
+            quotas::check(store, review.id, object)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ pub mod invariants;
 pub mod keda;
 pub mod owners;
 pub mod pods;
+pub mod quotas;
 pub mod rivals;
 pub mod sqs;
 pub mod targets;

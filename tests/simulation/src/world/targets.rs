@@ -56,6 +56,7 @@ impl TargetKind {
         let labels = json!({"app": name});
         let container = json!({
             "name": "model", "image": format!("model:{version}"), "ports": [{"containerPort": 8000}],
+            "resources": {"requests": {"cpu": "100m"}},
         });
         let mut object = json!({
             "metadata": {"labels": {TARGET: "true"}},
@@ -172,7 +173,7 @@ impl World {
     /// Reviews an object that a call creates; mutating webhooks change it.
     ///
     /// # Errors
-    /// If a webhook denies it.
+    /// If a webhook denies it, or a quota rejects it.
     pub fn admit_created(
         &self,
         store: &Store,
