@@ -42,7 +42,7 @@ pub enum SecretFault {
     /// The leaf does not cover one of the webhook's names.
     #[error("tls.crt does not name {0}")]
     Name(String),
-    /// Not valid yet, because a clock was set back.
+    /// Not valid yet; a clock may have been set back.
     #[error("{0} is not valid yet")]
     NotYetValid(&'static str),
     /// No longer valid.

@@ -89,7 +89,8 @@ impl Stored {
 }
 
 impl Store {
-    /// Access to the Secret `name` and the one with its CA keys. `client` is fenced, so that only the leader writes.
+    /// Access to the Secret `name` and the one with its CA keys. `client` must be fenced, so that only the leader
+    /// writes.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
@@ -109,9 +110,9 @@ impl Store {
         })
     }
 
-    /// Writes each changed Secret, if it is still as in `previous`, and returns both as written. Sets `owner` as their
-    /// owner reference; without it, keeps existing owners. Writes the CA keys first, so that the serving Secret never
-    /// names a CA whose key is not stored.
+    /// Writes each Secret that differs, if it is still as in `previous`, and returns both as written. Sets `owner` as
+    /// their owner reference; without it, keeps existing owners. Writes the CA keys first, so that the serving Secret
+    /// never names a CA whose key is not stored.
     ///
     /// # Errors
     /// [`WriteError::Conflict`] if one of them has changed in the meantime.
@@ -182,7 +183,7 @@ impl Store {
         })
     }
 
-    /// Deletes a Secret if it is still as it was read.
+    /// Deletes a Secret if it has not changed since it was read.
     async fn delete(&self, name: &str, previous: &TlsSecret) -> kube::Result<()> {
         let params = DeleteParams::default().preconditions(Preconditions {
             uid: previous.metadata.uid.clone(),
@@ -197,7 +198,7 @@ fn is_immutable(previous: &TlsSecret, secret: &TlsSecret) -> bool {
     previous.immutable == Some(true) && previous.data != secret.data
 }
 
-/// The Secret without what identifies the deleted one. It is mutable: otherwise each renewal would delete it.
+/// The Secret without the identity of the deleted one, and mutable: otherwise each renewal would have to delete it.
 fn as_new(secret: TlsSecret) -> TlsSecret {
     TlsSecret {
         metadata: ObjectMeta {

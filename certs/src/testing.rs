@@ -48,7 +48,7 @@ pub fn new_ca(issued_at: Timestamp) -> Ca {
 pub struct SecretBuilder(pub Data);
 
 impl SecretBuilder {
-    /// A leaf from this CA, the CA key, and the CA as the only trusted one.
+    /// A leaf from this CA, the CA's key, and this CA as the only trusted one.
     pub fn usual(ca: &Ca, leaf: Timestamp) -> Self {
         Self::default()
             .leaf_of(ca, leaf)

@@ -1,5 +1,5 @@
-//! Specs that must be accepted and specs that must be rejected: one table for the CRD's rules, for those of webhook and
-//! controller, and for a real API server.
+//! Specs that must be accepted or rejected: one table for the CRD's rules, the rules of webhook and controller, and a
+//! real API server.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,13 +12,12 @@ const FORMER: &str = include_str!("../../tests/corpus/former.yaml");
 
 /// Actors as written for the Go operator.
 ///
-/// # Errors
-/// When the file is not valid YAML.
+/// # Errors If the file is not valid YAML.
 pub fn former_actors() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(serde_saphyr::from_multiple(FORMER)?)
 }
 
-/// An actor, or a change of one, and the expected result.
+/// An actor that is created or updated, and the expected result.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// IDs of the requirements that the case covers.
@@ -75,8 +74,7 @@ struct Refused {
 
 /// All cases in `tests/corpus/specs.yaml`.
 ///
-/// # Errors
-/// When the file does not have the expected structure.
+/// # Errors If the file does not have the expected structure.
 pub fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
     let table: Table = serde_saphyr::from_str(CORPUS)?;
     let mut cases = Vec::new();

@@ -1,5 +1,6 @@
-//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject; as JSON the words
-//! that users see: reasons of conditions, of Events and of reviews, and the values of STATUS.
+//! Renders the CRD as the text of `crds/asyncactors.yaml`, and, as JSON, the words that users see: reasons of
+//! conditions, Events and reviews, and the values of STATUS. Also the corpus of specs that the CRD must accept or
+//! reject.
 
 pub mod corpus;
 #[cfg(test)]
@@ -18,11 +19,11 @@ const HEADER: &str = "# Written by `cargo run -p asya-crds` from shared/src/api.
 /// Renders the CRD as YAML.
 ///
 /// # Errors
-/// When the CRD cannot be serialised as JSON or YAML.
+/// If the CRD cannot be serialized as JSON or YAML.
 pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
-    // A JSON value sorts the keys of every object, so that the file only changes with the API or the release.
+    // A JSON value sorts the keys of every object, so the file changes only with the API or the release.
     let mut crd = serde_json::to_value(asya_shared::api::crd()?)?;
-    // An older operator does not overwrite the CRD of a newer release (SAFE-38).
+    // An older operator must not overwrite the CRD of a newer release (SAFE-38).
     crd["metadata"]["annotations"][annotation::CRD_VERSION] = env!("CARGO_PKG_VERSION").into();
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
 }
@@ -31,7 +32,7 @@ pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
 /// may be null.
 ///
 /// # Errors
-/// When they cannot be serialised as JSON.
+/// If they cannot be serialized as JSON.
 pub fn reasons() -> serde_json::Result<String> {
     let described = |reason: &Reason| {
         json!({
@@ -47,17 +48,17 @@ pub fn reasons() -> serde_json::Result<String> {
 /// Renders the values of STATUS: an array of objects with `name`, `meaning`, and `remedy`, which may be null.
 ///
 /// # Errors
-/// When they cannot be serialised as JSON.
+/// If they cannot be serialized as JSON.
 pub fn states() -> serde_json::Result<String> {
     let described = |state: &State| explained(state.as_str(), state.meaning(), state.remedy());
     rendered(&State::ALL.iter().map(described).collect())
 }
 
-/// Renders the reasons of Events: for `controller` and `webhook` an array of objects with `name`, `type` and `meaning`;
-/// those of the controller have an `action`, too.
+/// Renders the reasons of Events: for each of `controller` and `webhook` an array of objects with `name`, `type` and
+/// `meaning`, for the controller also with `action`.
 ///
 /// # Errors
-/// When they cannot be serialised as JSON.
+/// If they cannot be serialized as JSON.
 pub fn events() -> serde_json::Result<String> {
     let of_controller = |reason: &EventReason| {
         json!({
@@ -80,12 +81,12 @@ pub fn events() -> serde_json::Result<String> {
     }))
 }
 
-/// Renders the reasons of reviews by the webhook, arrays of objects with `name`, `meaning`, and `remedy`, which may be
-/// null: for `pods` those of decisions about pods, for `missing` those of pods that the webhook has not decided about,
-/// for `others` those of other reviews.
+/// Renders the reasons of the webhook's reviews as arrays of objects with `name`, `meaning`, and `remedy`, which may be
+/// null: `pods` are those of decisions about pods, `missing` those of pods that the webhook has not reviewed, `others`
+/// those of all other reviews.
 ///
 /// # Errors
-/// When they cannot be serialised as JSON.
+/// If they cannot be serialized as JSON.
 pub fn reviews() -> serde_json::Result<String> {
     let of_pod =
         |reason: &InjectionReason| explained(reason.as_str(), reason.meaning(), reason.remedy());
@@ -107,11 +108,11 @@ fn rendered(value: &Value) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// The schema of the CRD, with its rules as kube's evaluator of CEL reads them: an optional `oldSelf` is an optional
-/// for the API server, but the plain value or null for the evaluator.
+/// The schema of the CRD with its rules adapted to kube's CEL evaluator: an optional `oldSelf` is an optional for the
+/// API server, but the plain value or null for the evaluator.
 ///
 /// # Errors
-/// When the CRD cannot be serialised as JSON.
+/// If the CRD cannot be serialized as JSON.
 pub fn evaluable_schema() -> serde_json::Result<Value> {
     let crd = asya_shared::api::crd()?;
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -1,4 +1,4 @@
-//! Writes `crds/asyncactors.yaml` and the JSON files of `docs/reference`; with `--check` only reports whether they are
+//! Writes `crds/asyncactors.yaml` and the JSON files of `docs/reference`; with `--check`, reports only whether they are
 //! up to date.
 
 use std::error::Error;
@@ -9,9 +9,9 @@ const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
 
 /// A generated file.
 struct Generated {
-    /// In the repository.
+    /// Path in the repository.
     path: &'static str,
-    /// What it is written from.
+    /// The source that it is generated from.
     source: &'static str,
     content: String,
 }

@@ -1,5 +1,5 @@
-//! The corpus, judged by the CRD's rules and by those of webhook and controller: both say the same of
-//! everything that CEL can see (VAC-2).
+//! Checks the corpus against the CRD's rules and against those of webhook and controller: they agree on everything that
+//! CEL can see (VAC-2).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use asya_crds::corpus::{Case, cases, former_actors};
@@ -15,8 +15,8 @@ const TRANSPORTS: &str = r#"{"transports": {
     "sqs": {"type": "sqs", "enabled": true, "config": {"region": "eu-central-1"}}
 }}"#;
 
-/// VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10, BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16,
-/// BIND-17, BIND-18, BIND-19, each by an accepted and a refused object.
+/// VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10, BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17,
+/// BIND-18, BIND-19, each with an accepted and a rejected object.
 #[test]
 fn the_crd_accepts_and_refuses_what_the_corpus_says() {
     let schema = evaluable_schema().unwrap();
@@ -43,8 +43,8 @@ fn the_crd_accepts_and_refuses_what_the_corpus_says() {
 }
 
 /// VAL-1, VAL-2, VAL-3, VAL-4, VAL-5, VAL-6, VAL-7, VAL-8, VAL-9, VAL-10, VAL-11, VAL-12, VAL-13, VAL-14, VAL-15,
-/// VAL-21, BIND-10, BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18, BIND-19, each by an
-/// accepted and a refused object.
+/// VAL-21, BIND-10, BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18, BIND-19, each with an
+/// accepted and a rejected object.
 #[test]
 fn webhook_and_controller_accept_and_refuse_what_the_corpus_says() {
     let transports = TransportsConfig::parse(TRANSPORTS).unwrap();

@@ -1,6 +1,5 @@
-//! `examples/` at the top of the tree: every file says what it is for, and every actor is accepted and names a
-//! transport of the values beside it. The actors that bind another system's kind stand in the page of that system as
-//! they are.
+//! Checks `examples/`: every file says what it is for, and every actor is accepted and names a transport of the values
+//! beside it. Actors that bind another system's kind appear unchanged on the page of that system.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 /// A file below `examples/`.
 struct Example {
-    /// Its path there, without the extension.
+    /// Its path below `examples/`, without the extension.
     name: String,
     text: String,
 }
@@ -26,7 +25,6 @@ impl Example {
         serde_saphyr::from_multiple(&self.text).expect(&self.name)
     }
 
-    /// The actors in it.
     fn actors(&self) -> Vec<Value> {
         let mut documents = self.documents();
         documents.retain(|it| it["kind"] == "AsyncActor");
@@ -47,7 +45,7 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Files with this extension in a folder and those below it.
+/// All files with this extension in a folder and its subfolders.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -131,7 +129,7 @@ fn every_actor_is_accepted_by_the_crd_and_by_webhook_and_controller() {
     let transports = transports(&examples);
     let crd = asya_shared::api::crd().unwrap();
     let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema");
-    // an optional oldSelf is an optional for the API server, but the plain value or null for kube's evaluator
+    // An optional `oldSelf` is an optional for the API server, but the plain value or null for kube's evaluator.
     let schema = schema.unwrap().to_string();
     let schema = schema.replace("oldSelf.hasValue()", "oldSelf != null");
     let schema: Value =
@@ -153,7 +151,7 @@ fn every_actor_is_accepted_by_the_crd_and_by_webhook_and_controller() {
             });
             assert_eq!(broken, [], "{name}");
             assert!(transports.usable(&actor.spec.transport).is_ok(), "{name}");
-            // nothing is misspelt: every field of it is one of the API
+            // No misspelt fields: every field is part of the API.
             let spec = serde_json::to_value(&actor.spec).unwrap();
             assert_eq!(spec, object["spec"], "{name}");
         }

@@ -1,4 +1,4 @@
-//! The wall clock, of which every time in a status and every age of an object is a reading.
+//! The wall clock, from which every time in a status and every age of an object is read.
 //!
 //! tokio's clock drives timers, and can be paused. A simulation that pauses it replaces this one too, or deadlines
 //! measured by the wall clock would never pass.

@@ -6,12 +6,12 @@ use crate::BoxError;
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// Reads the value of `--log-level`, with the levels of `--zap-log-level`, its former name: greater numbers are more
-/// verbose.
+/// Parses the value of `--log-level`. Also accepts the levels of its predecessor `--zap-log-level`, where greater
+/// numbers are more verbose.
 ///
 /// # Errors
-/// If it is neither a level nor a filter by module. A filter of one word that is no level would log nothing but a
-/// module of that name.
+/// If it is neither a level nor a filter by module. A single word that is not a level is rejected: as a filter, it
+/// would log only a module of that name.
 pub fn level(text: &str) -> Result<String, String> {
     let level = match text {
         "panic" | "dpanic" | "fatal" => "error",

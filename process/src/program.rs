@@ -9,9 +9,9 @@ use tracing::error;
 
 use crate::{BoxError, logs};
 
-/// Runs `main` on two to four threads, by the processors that the container may use. A reconcile or a review takes a
-/// fraction of a millisecond of processor time and each thread costs memory, so more are of no use on larger nodes.
-/// With two, probes are answered while an object is decoded.
+/// Runs `main` on two to four threads, depending on the processors that the container may use. A reconcile or review
+/// takes a fraction of a millisecond of processor time and each thread costs memory, so more would not help on larger
+/// nodes. With two, probes are answered while an object is decoded.
 pub fn block_on(main: impl Future<Output = ExitCode>) -> ExitCode {
     let processors = available_parallelism().map_or(1, NonZero::get);
     let threads = processors.clamp(2, 4);

@@ -36,7 +36,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Ping an HTTP/2 connection that has been silent for this long.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PONG_TIMEOUT: Duration = Duration::from_secs(10);
-/// Few, because API servers use HTTP/1.1 for webhooks.
+/// Few streams, because API servers use HTTP/1.1 for webhooks.
 const MAX_STREAMS: u32 = 32;
 /// An HTTP/2 connection counts as this many, because of the memory of its streams.
 const HTTP2_WEIGHT: usize = 16;
@@ -238,7 +238,7 @@ impl<T: Transport> Shared<T> {
         }
         let activity = connection.activity.clone();
         if accepted.is_http2 {
-            // A spare one would hold too much memory, so its first request is expected at once.
+            // A spare HTTP/2 connection would hold too much memory, so its first request is expected at once.
             activity.bytes_received(Instant::now());
         }
         let stream = TrackedStream {

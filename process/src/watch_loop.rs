@@ -17,8 +17,8 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(30);
 /// Fraction of a delay that jitter may subtract.
 const JITTER: f64 = 0.5;
 
-/// Passes every event to `apply`, and every error to `failed` with the number of consecutive failures; retries with
-/// backoff, whose jitter this adds so that the replicas of a program do not retry together, forever.
+/// Passes every event to `apply`, and every error to `failed` with the number of consecutive failures, forever. Retries
+/// with backoff, and adds jitter so that the replicas of a program do not retry together.
 pub async fn follow<K>(
     api: Api<K>,
     config: Config,
@@ -43,7 +43,7 @@ pub async fn follow<K>(
                 }
                 Err(error) => error,
             };
-            // kube's watcher does not report a reconnect: if the last error was long ago, the watch has worked since.
+            // kube's watcher does not report a reconnect: if the last error is old, the watch has worked since.
             failures = if last.elapsed() > FAILURE_WINDOW {
                 1
             } else {
@@ -66,7 +66,7 @@ pub fn is_established<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init | Event::InitApply(_))
 }
 
-/// Whether an event could not be decoded: it is lost, so everything must be listed again. kube reports a line that it
+/// Whether an event could not be decoded. It is lost, so everything must be listed again. kube reports a line that it
 /// cannot decode as a `Status` without code and message.
 #[must_use]
 pub fn is_undecodable(error: &Error) -> bool {

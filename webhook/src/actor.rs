@@ -147,8 +147,8 @@ impl ActorReviewer {
         self.checked_outcome(&key, &subject, errors, taken)
     }
 
-    /// The outcome for a spec that is new or has changed, in addition to these violations. `taken`: those because of
-    /// other actors, which are only warnings while the index may be stale.
+    /// The outcome for a new or changed spec. `errors` were found before; `taken` are conflicts with other actors,
+    /// which become warnings while the index may be stale.
     fn checked_outcome(
         &self,
         key: &Key,
@@ -169,7 +169,7 @@ impl ActorReviewer {
         self.outcome(key, &errors, warnings)
     }
 
-    /// Violations because another actor has the queue name or target that this write requests (ADM-6).
+    /// Conflicts with actors that already have the queue name or target that this write requests (ADM-6).
     fn taken_names(
         &self,
         key: &Key,

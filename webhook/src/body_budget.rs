@@ -36,7 +36,7 @@ struct Entry {
     shed: CancellationToken,
 }
 
-/// The body was shed: its request is refused to free memory, because its client uses the most.
+/// The body was shed: its client uses the most memory, so its request is refused to free some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed;
 

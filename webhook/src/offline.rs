@@ -1,5 +1,4 @@
-//! Reviews of pods without a cluster, by the code that serves them: for programs that show in advance what the webhook
-//! would answer.
+//! Reviews pods without a cluster, with the code that serves reviews: for programs that preview the webhook's response.
 
 use std::sync::Arc;
 
@@ -78,8 +77,7 @@ impl Webhook {
 
     /// Reviews the creation of a pod.
     ///
-    /// # Errors
-    /// If the review itself fails, which a bug of the webhook would be.
+    /// # Errors If the review itself fails, which would be a bug in the webhook.
     pub fn review(&self, pod: &Value) -> Result<PodReview, String> {
         let body = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",

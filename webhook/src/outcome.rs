@@ -7,8 +7,8 @@ pub use asya_shared::reason::ReviewReason;
 use crate::events::PodEvent;
 use crate::review::{AdmissionRequest, AdmissionResponse};
 
-/// The webhook path that a review came in on, by the failure policy of the webhook entry: it matters only for what
-/// cannot be decided (INJ-2).
+/// Path of a pod review: one for each failure policy of a webhook entry. It matters only if the review cannot be
+/// decided (INJ-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewPath {
     /// `/mutate/pods`, failure policy Ignore.
@@ -20,7 +20,7 @@ pub enum ReviewPath {
 /// The review endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointPath {
-    /// Pods. Those of actors with `binding.required` do not start without the webhook; others do.
+    /// Pods. Those of actors with `binding.required` do not start while the webhook is down; others do.
     Pods(ReviewPath),
     /// `AsyncActor`s.
     Actors,
@@ -46,7 +46,7 @@ impl EndpointPath {
         }
     }
 
-    /// The response when a review fails: the same as the path's failure policy.
+    /// The response if a review fails: the same as that of the path's failure policy.
     pub fn fallback_response(self, problem: &str) -> AdmissionResponse {
         match self {
             Self::Pods(ReviewPath::Required) => AdmissionResponse::denied(

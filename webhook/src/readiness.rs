@@ -23,7 +23,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// `facts_published` says whether the controller publishes facts.
+    /// `facts_published`: whether the controller publishes facts.
     pub fn new(
         index: &Arc<Index>,
         last_response: &LastResponse,

@@ -36,14 +36,14 @@ pub struct AdmissionRequest<'a> {
     /// The object as stored.
     #[serde(borrow, default)]
     pub old_object: Option<&'a RawValue>,
-    /// Of the operation, such as `DeleteOptions`.
+    /// Options of the operation, such as `DeleteOptions`.
     #[serde(borrow, default)]
     options: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
 }
 
-/// What becomes of the dependents of an object that is deleted. Unknown options count as the default, `Background`.
+/// How a deletion treats the object's dependents. Unknown options count as the default, `Background`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DeleteOptions<'a> {
@@ -182,7 +182,7 @@ impl<'a> AdmissionRequest<'a> {
 pub struct AdmissionResponse {
     /// Why the request is denied; `None` allows it.
     pub denied: Option<Denied>,
-    /// Warnings for the user, in any case.
+    /// Warnings for the user, whether the request is allowed or denied.
     pub warnings: Vec<String>,
     /// JSON Patch, as text.
     pub patch: Option<Vec<u8>>,

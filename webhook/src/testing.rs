@@ -130,7 +130,6 @@ pub fn bound(namespace: &str, name: &str, deployment: &str) -> Value {
     actor
 }
 
-/// Adds an actor to the index.
 pub fn index_actor(index: &Index, actor: &Value) {
     let projected: ProjectedActor = serde_json::from_str(&actor.to_string()).unwrap();
     index.apply(&projected.actor);

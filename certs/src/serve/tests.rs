@@ -44,7 +44,7 @@ async fn server_for(certificates: Certificates, clients: Option<&str>) -> u16 {
     port
 }
 
-/// A client like the API server, with one CA in its bundle.
+/// A client like the API server, which trusts one CA.
 struct Client {
     ca: Certificate,
     versions: Vec<&'static SupportedProtocolVersion>,

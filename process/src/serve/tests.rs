@@ -41,7 +41,7 @@ async fn silent_clients_do_not_block_the_kubelet() {
     assert!(send_request(&mut probe).await.starts_with("HTTP/1.1 200"));
 }
 
-/// ADM-21: an API server that dials a connection, and meanwhile gets another one, keeps it for a later review.
+/// ADM-21: an API server may dial a connection, get another one meanwhile, and keep the first for a later review.
 #[tokio::test(start_paused = true)]
 async fn connection_that_was_never_used_serves_a_request_until_the_client_would_have_closed_it() {
     let (address, _stop) = start().await;
@@ -71,7 +71,7 @@ async fn incomplete_requests_time_out() {
     }
 }
 
-/// Takes every connection for HTTP/2.
+/// Treats every connection as HTTP/2.
 struct Http2;
 
 impl Transport for Http2 {

@@ -18,7 +18,7 @@ const LIST: &str = r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#;
 const UNDECODABLE: &str = r#"{"type": "MODIFIED", "object": {"metadata": 5}}"#;
 const THROTTLED: &str = r#"{"status": "Failure", "code": 429, "reason": "TooManyRequests"}"#;
 
-/// An API whose server counts lists, and responds to the n-th watch after a delay, and to later ones never.
+/// An API whose server counts lists, answers the nth watch after a delay, and never answers later ones.
 fn api(
     lists: &Arc<AtomicUsize>,
     watches: &'static [(u64, StatusCode, &'static str)],
@@ -110,7 +110,7 @@ async fn those_who_failed_together_do_not_retry_together() {
         waits.push(second - first);
     }
     let full = BACKOFF.after(0);
-    // A timer fires up to a millisecond late.
+    // A timer fires up to 1 ms late.
     let expected = full / 2..=full + Duration::from_millis(1);
     assert!(
         waits.iter().all(|wait| expected.contains(wait)),

@@ -1,4 +1,4 @@
-//! Other injectors, each represented by the form of its result (INJ-12).
+//! Other injectors, each represented by the shape of its result (INJ-12).
 
 #![allow(
     clippy::unwrap_used,
@@ -8,13 +8,13 @@
 
 use serde_json::{Value, json};
 
-/// The names in a list of the pod's spec.
+/// Names in a list of the pod's spec.
 fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
     let items = pod["spec"][list].as_array().into_iter().flatten();
     items.filter_map(|it| it["name"].as_str()).collect()
 }
 
-/// Adds what an injector adds; like the real ones it does nothing if the pod is already injected.
+/// Adds what an injector adds. Like the real injectors, it does nothing if the pod is already injected.
 pub type Injector = fn(&mut Value);
 
 fn list<'a>(pod: &'a mut Value, name: &str) -> &'a mut Vec<Value> {
@@ -63,7 +63,7 @@ pub fn istio(pod: &mut Value) {
     volume(pod, "istio-envoy");
 }
 
-/// Istio, with its proxy as native sidecar.
+/// Istio, with its proxy as a native sidecar.
 pub fn istio_native(pod: &mut Value) {
     if has(pod, "istio-proxy") {
         return;
@@ -89,7 +89,7 @@ pub fn linkerd(pod: &mut Value) {
     volume(pod, "linkerd-identity-end-entity");
 }
 
-/// Vault: mounts its secrets into every container; on reinvocation also into containers added since.
+/// Vault: mounts its secrets into every container, on reinvocation also into containers added since.
 pub fn vault(pod: &mut Value) {
     let mount = json!({"name": "vault-secrets", "mountPath": "/vault/secrets"});
     for container in list(pod, "containers") {
@@ -112,7 +112,7 @@ pub fn vault(pod: &mut Value) {
     volume(pod, "vault-secrets");
 }
 
-/// `OpenTelemetry`'s collector.
+/// The `OpenTelemetry` collector.
 pub fn otel(pod: &mut Value) {
     if has(pod, "otc-container") {
         return;
@@ -133,7 +133,7 @@ pub fn dapr(pod: &mut Value) {
     }
 }
 
-/// Dapr, as native sidecar.
+/// Dapr, as a native sidecar.
 pub fn dapr_native(pod: &mut Value) {
     if !has(pod, "daprd") {
         let mut native = daprd();
@@ -142,7 +142,7 @@ pub fn dapr_native(pod: &mut Value) {
     }
 }
 
-/// `KServe`'s storage initializer.
+/// KServe's storage initializer.
 pub fn kserve(pod: &mut Value) {
     if has(pod, "storage-initializer") {
         return;
@@ -152,7 +152,7 @@ pub fn kserve(pod: &mut Value) {
     volume(pod, "kserve-provision-location");
 }
 
-/// All of them, by name.
+/// All injectors, by name.
 pub const ALL: [(&str, Injector); 8] = [
     ("istio", istio),
     ("istio native", istio_native),

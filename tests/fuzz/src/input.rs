@@ -1,4 +1,4 @@
-//! Inputs that several properties need: JSON values, JSON as strange peers write it, and damaged examples.
+//! Inputs shared by several properties: JSON values, unusual but valid JSON, and damaged examples.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -36,12 +36,12 @@ pub fn json() -> impl Strategy<Value = Value> + Clone {
     })
 }
 
-/// White space as JSON allows it, usually none.
+/// Whitespace allowed in JSON, usually none.
 pub fn space() -> impl Strategy<Value = &'static str> + Clone {
     select(vec!["", "", "", " ", "\n", "\t\r\n "])
 }
 
-/// A change of one place.
+/// One change to the bytes.
 #[derive(Clone, Debug)]
 enum Damage {
     Set(Index, u8),
@@ -51,7 +51,7 @@ enum Damage {
     Cut(Index),
 }
 
-/// One of the examples with a few bytes changed, or none.
+/// One of the examples with up to a few bytes changed.
 pub fn damaged(examples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> + Clone {
     let piece = prop_oneof![
         vec(any::<u8>(), 1..8),

@@ -1,8 +1,8 @@
-//! Property tests: a failure prints the seed that repeats it.
+//! Property tests. A failure prints the seed that reproduces it.
 //!
 //! `make test-unit` tries the same few hundred inputs of each property in every run, so that it fails because of a
-//! change and never by chance. `make fuzz MINUTES=n` tries new inputs for so long. What it finds becomes a fixture of
-//! an ordinary test.
+//! change and never by chance. `make fuzz MINUTES=n` tries new inputs for n minutes. Inputs that it finds become
+//! fixtures of ordinary tests.
 
 pub mod injectors;
 pub mod input;
@@ -17,17 +17,16 @@ use proptest::test_runner::{
     Config, RngAlgorithm, TestCaseError, TestCaseResult, TestError, TestRng, TestRunner,
 };
 
-/// The seed of an earlier run, to repeat it.
+/// The seed of an earlier run, to reproduce it.
 const SEED: &str = "ASYA_FUZZ_SEED";
-/// How long each property is tried.
+/// How long to try each property.
 const MINUTES: &str = "ASYA_FUZZ_MINUTES";
 /// Inputs per seed.
 const CASES: u32 = 256;
 
-/// Tries a property with inputs of a strategy.
+/// Tests a property with inputs from a strategy.
 ///
-/// # Panics
-/// If the property fails or panics, with the smallest input that makes it do so, and the seed.
+/// # Panics If the property fails or panics; reports the smallest failing input and the seed.
 pub fn check<S: Strategy>(strategy: &S, property: impl Fn(S::Value) -> TestCaseResult) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("fuzz").to_owned();
@@ -48,7 +47,7 @@ pub fn check<S: Strategy>(strategy: &S, property: impl Fn(S::Value) -> TestCaseR
     }
 }
 
-/// One seed.
+/// Runs one seed.
 fn run<S: Strategy>(
     seed: u64,
     strategy: &S,
@@ -68,7 +67,7 @@ fn run<S: Strategy>(
     })
 }
 
-/// Turns any error into the failure of a property.
+/// Turns any error into a failure of the property.
 pub fn fail(error: impl std::fmt::Display) -> TestCaseError {
     TestCaseError::fail(error.to_string())
 }

@@ -104,7 +104,7 @@ fn containers(rng: &mut Rng, prefix: &str, most: usize) -> Value {
         .collect()
 }
 
-/// A pod that differs from this one in all that injection looks at, and in fields that it does not know.
+/// A variant of this pod that differs in everything that injection reads, and in fields that it does not know.
 pub fn pod(rng: &mut Rng, mut pod: Value) -> Value {
     let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
     labels.extend(words(rng, 3).as_object().unwrap().clone());

@@ -18,7 +18,7 @@ pub struct Argo {
     how: Sync,
 }
 
-/// How it syncs.
+/// Sync mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
     /// A three-way merge patch: fields that the manifest never set are kept.
@@ -28,7 +28,7 @@ pub enum Sync {
 }
 
 impl Argo {
-    /// If the manifest sets `spec.replicas`, the replicas are reverted, too.
+    /// If the manifest sets `spec.replicas`, it reverts the replicas as well.
     #[must_use]
     pub fn new(manifest: Value, how: Sync) -> Self {
         Self { manifest, how }
@@ -56,7 +56,7 @@ impl Reconciler for Argo {
             return client.create(Kind::DEPLOYMENT, &wanted).await.map(drop);
         };
         if self.how == Sync::Replace {
-            // The resource version only lets the log show whether the write changed anything.
+            // The resource version is set only so that the log shows whether the write changed anything.
             wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
             return client.put(Kind::DEPLOYMENT, &wanted).await.map(drop);
         }

@@ -21,7 +21,7 @@ pub const HASH: &str = "serving.knative.dev/deployment-hash";
 /// On a Revision: the hash of its template, since the Revision's spec contains defaults.
 const TEMPLATE: &str = "asya.test/template";
 
-/// Releases that differ in what they revert.
+/// Releases, which differ in what they revert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// Since 1.22: nothing, until the hash of the desired state changes.

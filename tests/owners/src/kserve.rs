@@ -167,13 +167,13 @@ fn least(predictor: &Value) -> Value {
     predictor.get("minReplicas").cloned().unwrap_or(json!(1))
 }
 
-/// Keeps an HPA within the user's limits, unless the class says otherwise: as `checkHPAExist` of KServe's
-/// `hpa_reconciler.go` decides.
+/// Keeps an HPA within the user's limits, unless the class forbids it; follows `checkHPAExist` in KServe's
+/// `hpa_reconciler.go`.
 async fn scaling(client: &RecordingClient, service: &Value) -> Result<()> {
     let hpa = deployment_of(name(service));
     let live = client.get(Kind::HPA, &hpa).await?;
     match (class(service), live) {
-        // Only what it has created itself.
+        // Only the HPA that it created itself.
         (Some("external" | "none"), Some(live)) if is_of(&live, service) => {
             client.delete(Kind::HPA, &live).await
         }

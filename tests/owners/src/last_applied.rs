@@ -1,7 +1,7 @@
-//! Owners that store the last applied spec in an annotation on the workload, and compare with that (SIM-5).
+//! Owners that store the last applied spec in an annotation on the workload, and compare with it (SIM-5).
 //!
-//! They ignore what others added. Once one of their own fields differs, a PUT replaces the whole spec, all labels and
-//! all annotations. Replicas that they do not set are kept.
+//! They ignore fields that others added. Once one of their own fields differs, a PUT replaces the whole spec, all
+//! labels and all annotations. Replicas that they do not set are kept.
 
 use serde_json::{Value, json};
 

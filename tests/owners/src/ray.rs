@@ -103,7 +103,7 @@ impl Reconciler for RayClusters {
     }
 }
 
-/// Creates missing pods of a group, and deletes failed pods and, beyond the wanted number, the first in the list.
+/// Creates missing pods of a group. Deletes failed pods, and surplus ones from the start of the list.
 async fn count(
     client: &RecordingClient,
     cluster: &Value,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Kind, RecordingClient};
 use crate::error::Result;
 
-/// What a simulated controller does in its namespace: the write rule of its system.
+/// The reconcile logic of a simulated controller, which writes by the rules of its system.
 pub trait Reconciler: Send + Sync + 'static {
     /// The field manager of its writes.
     fn manager(&self) -> &'static str;

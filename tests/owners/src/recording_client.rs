@@ -86,8 +86,7 @@ impl RecordingClient {
 
     /// Lists the objects of a kind, by name, without those being deleted.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn list(&self, kind: Kind) -> Result<Vec<Value>> {
         let found = self.api(kind).list(&ListParams::default()).await?;
         let live = found
@@ -100,16 +99,14 @@ impl RecordingClient {
 
     /// Returns an object, if it exists.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>> {
         self.api(kind).get_opt(name).await?.map(value).transpose()
     }
 
     /// Creates an object.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
         let made = self
             .api(kind)
@@ -122,16 +119,14 @@ impl RecordingClient {
 
     /// Returns the result of a dry-run PUT, with defaults.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn try_put(&self, kind: Kind, object: &Value) -> Result<Value> {
         self.replace(kind, object, true).await
     }
 
     /// PUTs an object, with its `resourceVersion` if it has one.
     ///
-    /// # Errors
-    /// When the API server rejects the request: with 409 on a conflict.
+    /// # Errors If the API server rejects the request: with 409 on a conflict.
     pub async fn put(&self, kind: Kind, object: &Value) -> Result<Value> {
         let stored = self.replace(kind, object, false).await?;
         let changed = version(&stored) != version(object);
@@ -146,8 +141,7 @@ impl RecordingClient {
 
     /// Applies a strategic merge patch to a live object.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn strategic(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Strategic(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -157,8 +151,7 @@ impl RecordingClient {
 
     /// Applies a merge patch to a live object.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn merge(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Merge(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -176,8 +169,7 @@ impl RecordingClient {
 
     /// Sets the replicas of a live workload through `/scale`, as autoscalers do.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn scale(&self, kind: Kind, live: &Value, replicas: i64) -> Result<()> {
         let patch = json!({"spec": {"replicas": replicas}});
         let params = PatchParams {
@@ -194,8 +186,7 @@ impl RecordingClient {
 
     /// Deletes an object; succeeds without recording a write if it no longer exists.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn delete(&self, kind: Kind, live: &Value) -> Result<()> {
         let params = DeleteParams::default();
         match self.api(kind).delete(name(live), &params).await {
@@ -208,8 +199,7 @@ impl RecordingClient {
 
     /// Updates those parts of an object's status that differ. Not recorded, since no workload is affected.
     ///
-    /// # Errors
-    /// When the API server rejects the request.
+    /// # Errors If the API server rejects the request.
     pub async fn status(&self, kind: Kind, live: &Value, status: &Value) -> Result<()> {
         if includes(&live["status"], status) {
             return Ok(());
@@ -235,7 +225,7 @@ impl RecordingClient {
     fn wrote(&self, verb: Verb, kind: Kind, name: &str, body: &Value, changed: bool) {
         let kind = kind.kind;
         if !self.silent {
-            // Captured, and shown when the test fails.
+            // Output is captured, and shown if the test fails.
             println!(
                 "{}: {verb:?} {kind}/{name}, changed: {changed}: {body}",
                 self.manager
@@ -253,7 +243,7 @@ impl RecordingClient {
     }
 }
 
-/// Whether `whole` contains all of `part`; lists are compared item by item.
+/// Whether `whole` contains all of `part`. Lists are compared item by item.
 pub(super) fn includes(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part.iter().all(|(key, part)| {

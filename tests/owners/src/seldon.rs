@@ -38,7 +38,7 @@ pub fn seldon_deployment(name: &str, more: &Value) -> Value {
     })
 }
 
-/// The name of the Deployment for a [`seldon_deployment`].
+/// The name of the Deployment of a [`seldon_deployment`].
 #[must_use]
 pub fn deployment_of(name: &str) -> String {
     format!("{name}-default-0-classifier")

@@ -23,12 +23,10 @@ pub(super) fn is_of(object: &Value, owner: &Value) -> bool {
     })
 }
 
-/// The value of an annotation.
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// The value of a label.
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["labels"][key].as_str()
 }
@@ -41,7 +39,7 @@ pub(super) fn without(map: &Value, dropped: impl Fn(&str) -> bool) -> Map<String
         .collect()
 }
 
-/// Inserts all of `more` into the map at `place`, which is created if it is missing.
+/// Inserts all of `more` into the map at `place`, creating it if necessary.
 pub(super) fn put_all(place: &mut Value, more: &Map<String, Value>) {
     if !place.is_object() {
         *place = json!({});

@@ -33,7 +33,6 @@ impl Fixture {
         }
     }
 
-    /// Adds another actor to the index.
     pub(super) fn add_actor(&self, actor: &Value) {
         index_actor(&self.reviewer.index, actor);
     }
@@ -76,7 +75,6 @@ pub(super) fn standalone(transport: &str) -> Value {
     json!({"transport": transport, "workload": workload()})
 }
 
-/// The text of a denial.
 pub(super) fn denial(outcome: &ReviewOutcome) -> &str {
     let denied = outcome.response.denied.as_ref().expect("denied");
     assert_eq!(denied.code, 422);

@@ -29,7 +29,7 @@ fn start() -> (Fake, Events) {
     (fake, events)
 }
 
-/// Everything written so far: paused time advances only once the writer is idle.
+/// Everything written so far: paused time advances only when the writer is idle.
 async fn written(fake: &Fake) -> Vec<Value> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     std::mem::take(&mut *fake.posted.lock().await)

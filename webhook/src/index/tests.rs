@@ -52,7 +52,7 @@ impl Fixture {
     }
 }
 
-/// VAL-22: memory of the index is bounded, and the names that such an actor has stay its own.
+/// VAL-22: the index keeps no large spec, so that its memory stays bounded, but the actor keeps its names.
 #[test]
 fn large_spec_is_not_kept_but_its_names_stay_taken() {
     let fixture = Fixture::new();
@@ -128,7 +128,7 @@ fn actors_missing_from_a_relist_are_removed() {
     assert!(fixture.queue_owner("kept").is_some() && fixture.queue_owner("added").is_some());
 }
 
-/// A single undecodable object would fail every list.
+/// A single object that cannot be decoded would fail every list.
 #[test]
 fn actor_with_any_spec_and_status_decodes() {
     for (spec, status) in [
@@ -187,7 +187,6 @@ fn bindings_are_indexed_by_namespace() {
     );
 }
 
-/// Concurrent reads and writes do not deadlock.
 #[test]
 fn concurrent_reviews_read_the_index() {
     let fixture = Arc::new(Fixture::new());

@@ -114,7 +114,7 @@ fn injection_ignores_user_and_service_account() {
     }
 }
 
-/// INJ-2: after a change of `binding.required`, a pod may arrive by the path of the former webhook entry.
+/// INJ-2: after a change of `binding.required`, a pod may still arrive on the path of the previous webhook entry.
 #[test]
 fn pod_gets_the_sidecar_once_whatever_paths_it_arrives_by() {
     let fixture = Fixture::new();
@@ -135,7 +135,8 @@ fn pod_gets_the_sidecar_once_whatever_paths_it_arrives_by() {
     }
 }
 
-/// INJ-2, SAFE-8: the actor decides whether a pod may start without the sidecar, not the webhook entry that was called.
+/// INJ-2, SAFE-8: the actor, not the webhook entry that was called, decides whether a pod may start without the
+/// sidecar.
 #[test]
 fn pod_that_cannot_be_injected_is_denied_on_either_path_only_if_the_sidecar_is_required() {
     let fixture = Fixture::new();

@@ -144,7 +144,7 @@ async fn bad_requests_get_a_code_and_one_line() {
     );
 }
 
-/// ADM-3: a body with too large a content length is not read at all, any other only up to the limit.
+/// ADM-3: a body whose content length exceeds the limit is not read at all; any other is read only up to the limit.
 #[tokio::test]
 async fn bodies_beyond_8_mib_are_not_read() {
     let (router, _) = router_for(StubHandler::Allows);
@@ -246,7 +246,7 @@ async fn stalled_bodies_do_not_block_reviews() {
     assert!(stalled.iter().all(timed_out));
 }
 
-/// ADM-22: of 40 bodies of 8 MiB, which exceed the budget, each completes or is refused, and concurrent reviews are
+/// ADM-22: of 40 bodies of 8 MiB, which exceed the budget, each completes or is refused, while concurrent reviews are
 /// answered.
 #[tokio::test(start_paused = true)]
 async fn large_bodies_beyond_the_budget_are_refused_and_reviews_are_answered() {
@@ -303,8 +303,8 @@ async fn body_with_too_many_values_is_refused_before_decoding() {
     assert!(text.contains("too many values"), "{text}");
 }
 
-/// ADM-22: while a large body is decoded, other reviews are answered, and further large bodies wait. Its memory counts
-/// until then, even after its client has gone.
+/// ADM-22: while a large body is decoded, other reviews are answered, and further large bodies wait. Its memory stays
+/// reserved until then, even if its client has gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
     let handler = SlowHandler::default();
@@ -348,7 +348,7 @@ async fn large_bodies_are_decoded_one_at_a_time_beside_other_reviews() {
     assert_eq!(handler.started.available_permits(), 2);
 }
 
-/// Blocks each review of a pod until `finish`, or for 10 s.
+/// Blocks each pod review until `finish`, or for 10 s.
 #[derive(Clone)]
 struct SlowHandler {
     /// One permit for each review of a pod that has started.

@@ -1,4 +1,4 @@
-//! Secrets as anybody could have changed them (CERT-5).
+//! The Secret after arbitrary changes by anyone (CERT-5).
 
 use asya_fuzz::check;
 use asya_fuzz::input::damaged;
@@ -13,7 +13,7 @@ use crate::testing::{DAY, SecretBuilder, ago, names, new_ca, now};
 
 const KEYS: [&str; 6] = [LEAF, LEAF_KEY, CA_BUNDLE, CA_KEY, NEXT_CA, NEXT_CA_KEY];
 
-/// The Secret with one value changed, removed, or put where another belongs.
+/// The Secret with one value changed, removed, or moved to another key.
 fn secrets() -> impl Strategy<Value = Data> {
     let valid = SecretBuilder::usual(&new_ca(ago(20 * DAY)), ago(DAY)).0;
     let values: Vec<Vec<u8>> = KEYS

@@ -43,7 +43,7 @@ async fn silent_connections_are_evicted_before_idle_and_idle_before_busy_ones() 
     let second = admit(2).unwrap();
     assert_eq!([&failed, &silent].map(is_open), [false, false]);
     assert_eq!([&busy, &idle, &first, &second].map(is_open), [true; 4]);
-    // Fresh connections may still send a request, so the peer with most of them loses one.
+    // Fresh connections may still send a request, so the peer with the most of them loses one.
     let third = admit(3).unwrap();
     assert_eq!(
         [&idle, &first, &second, &third].map(is_open),

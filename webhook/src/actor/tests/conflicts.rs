@@ -74,7 +74,7 @@ fn oldest_claimant_owns_a_contested_name() {
     assert!(denial(&outcome).contains("belongs to b/x"), "{outcome:?}");
 }
 
-/// VAC-4, QUE-35: the queue may be kept for the new one.
+/// VAC-4, QUE-35: the existing actor's claim does not count, so a new actor may get the name.
 #[test]
 fn actor_whose_queue_is_marked_for_another_does_not_take_its_name() {
     let fixture = Fixture::new(ValidationMode::Enforce);

@@ -1,4 +1,4 @@
-//! Checks of a target by its kind.
+//! Validation of a target by its kind.
 
 use asya_shared::admission::facts::{UnreadableKind, WebhookFacts};
 use serde_json::{Value, json};

@@ -133,7 +133,7 @@ async fn failed_list_is_retried_with_backoff() {
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
     let fixture = Fixture::start(fake).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
-    // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, and then every 10 s; each delay may be half as long.
+    // After 0, 0.25, 0.75, 1.75, 3.75, 7.75 and 15.75 s, then every 10 s; jitter may halve each delay.
     let requests = fixture.fake.requests();
     assert!(
         (10..=20).contains(&requests),

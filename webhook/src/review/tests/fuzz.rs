@@ -1,4 +1,4 @@
-//! Bodies as the API server, or anybody else who reaches the port, may send them (ADM-2, ADM-8).
+//! Bodies that the API server, or anyone else who reaches the port, may send (ADM-2, ADM-8).
 
 use asya_fuzz::input::{damaged, json};
 use asya_fuzz::proptest::prelude::{Strategy, prop_assert, prop_assert_eq, prop_oneof};
@@ -21,7 +21,7 @@ fn reviews() -> Vec<Value> {
         .collect()
 }
 
-/// Reviews with a few bytes changed, or with any value where another is expected.
+/// Reviews with a few bytes changed, or with an arbitrary value in place of the expected one.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let at = [
         "",
