@@ -1,4 +1,4 @@
-//! The wall clock of a simulation: it begins at the same moment in every run, and advances with tokio's paused clock.
+//! The wall clock of a simulation: it starts at the same moment in every run, and advances with tokio's paused clock.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,7 +15,7 @@ thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Starts the clock of the simulation that runs on this thread.
+/// Starts the clock of the simulation on this thread.
 pub fn start() {
     STARTED.set(Some(Instant::now()));
     ERROR.set(0);
@@ -23,13 +23,13 @@ pub fn start() {
     asya_process::clock::replace(|| now() + SignedDuration::from_secs(ERROR.get().into()));
 }
 
-/// Sets by how many seconds the clocks of the operator's nodes are ahead of the API server's.
+/// Sets the skew: how many seconds the clocks of the operator's nodes are ahead of the API server's.
 pub fn set_error(seconds: i16) {
     ERROR.set(seconds);
     WAS_WRONG.set(true);
 }
 
-/// Whether they have been wrong at any time.
+/// Whether there has ever been a skew.
 #[must_use]
 pub fn was_skewed() -> bool {
     WAS_WRONG.get()
@@ -44,7 +44,7 @@ pub fn elapsed() -> Duration {
         .unwrap_or_default()
 }
 
-/// The current time. Outside a simulation it stands still.
+/// The current time, constant outside a simulation.
 #[must_use]
 pub fn now() -> Timestamp {
     let beginning = Timestamp::from_second(BEGINNING).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What goes wrong with calls.
+//! Faults of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,52 +8,52 @@ use parking_lot::Mutex;
 use crate::clock;
 use crate::randomness::{Seed, delay, pick};
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The server answers 500 and does nothing.
+    /// The server returns 500 and does nothing.
     ServerError,
-    /// The server answers 429 and does nothing.
+    /// The server returns 429 and does nothing.
     TooManyRequests,
     /// The server cannot be reached.
     Unreachable,
-    /// The server does what it was asked to, and the response is lost.
+    /// The server carries out the request, but the response is lost.
     ResponseLost,
-    /// Another client changes the object just before.
+    /// Another client changes the object just before the request.
     ConcurrentWrite,
-    /// The call takes long.
+    /// The call is slow.
     Slow,
 }
 
-/// How long a call travels to the server and back.
+/// The latency of a call, in each direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
-    /// Until the server acts.
+    /// Time until the server acts.
     pub there: Duration,
-    /// Until the response arrives.
+    /// Time until the response arrives.
     pub back: Duration,
 }
 
-/// The faults of a run. Each call has a name, so that a run can be repeated with some of its faults only.
+/// The faults of a run. Every call has a name, so that a run can be repeated with only some of its faults.
 pub struct Faults {
     seed: Seed,
-    /// Share of the calls that fail.
+    /// Fraction of calls that fail.
     rate: f64,
-    /// Faults that do not happen.
+    /// Calls that must not fail.
     without: BTreeSet<String>,
-    /// When faults end.
+    /// Until when faults happen.
     until: Duration,
-    /// How often each call was made.
+    /// How often each kind of call was made.
     calls: Mutex<BTreeMap<String, u32>>,
-    /// The faults so far, by the name of the call.
+    /// The faults so far, by call name.
     injected: Mutex<BTreeMap<String, Fault>>,
 }
 
-/// Milliseconds that a slow write takes at most: less than another replica waits before it leads.
+/// Maximum duration of a slow write in milliseconds: shorter than the time that another replica waits before it leads.
 const SLOW_WRITE: u64 = 2_500;
 
 impl Faults {
-    /// Faults in this share of all calls, except in calls `without`, until that time.
+    /// Injects faults into this fraction of all calls, except into the calls `without`, until `until`.
     #[must_use]
     pub fn new(seed: Seed, rate: f64, without: BTreeSet<String>, until: Duration) -> Self {
         Self {
@@ -74,13 +74,13 @@ impl Faults {
         format!("{kind} #{count}")
     }
 
-    /// Whether faults may still happen.
+    /// Whether faults may still occur.
     #[must_use]
     pub fn active(&self) -> bool {
         clock::elapsed() < self.until
     }
 
-    /// What goes wrong with a call.
+    /// Draws the fault of a call, if any.
     pub fn draw(&self, call: &str, possible: &[Fault]) -> Option<Fault> {
         let mut random = self.seed.rng_for(("fault", call));
         if !self.active() || random.f64() >= self.rate || self.without.contains(call) {
@@ -91,7 +91,7 @@ impl Faults {
         Some(fault)
     }
 
-    /// How long a call takes.
+    /// Draws the latency of a call.
     pub fn latency(&self, call: &str, fault: Option<Fault>) -> Latency {
         let mut random = self.seed.rng_for(("latency", call));
         let usual = Latency {
@@ -110,7 +110,7 @@ impl Faults {
         }
     }
 
-    /// The faults so far, by the name of the call.
+    /// The faults so far, by call name.
     #[must_use]
     pub fn injected(&self) -> BTreeMap<String, Fault> {
         self.injected.lock().clone()

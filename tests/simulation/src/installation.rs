@@ -1,4 +1,4 @@
-//! How the operator is installed: the flags of its programs.
+//! The installation of the operator: the flags of its programs.
 
 use asya_controller::Args;
 use serde_json::{Map, Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use crate::broker::sqs::{DLQ_SUFFIX, TRANSPORTS, TWIN, location};
 use crate::process::Process;
 
-/// Name of the release, with which the names of its objects begin.
+/// Name of the release, the prefix of its objects' names.
 pub const RELEASE: &str = "asya";
 /// The operator's namespace.
 pub const OPERATOR_NAMESPACE: &str = "asya-system";
-/// Hosts of the `RabbitMQ` brokers, which are also the names of the transports.
+/// Hosts of the `RabbitMQ` brokers, which are also the transport names.
 pub const BROKERS: [&str; 2] = ["east", "west"];
-/// Another transport of the first one, by another host. No actor uses it.
+/// Another transport for the first broker, with another host. No actor uses it.
 const TWIN_BROKER: &str = "east-twin";
 const SERVICE: &str = "asya-webhook";
 
@@ -32,7 +32,7 @@ fn transports() -> Value {
     json!({"transports": rabbitmq.chain(sqs).collect::<Map<_, _>>()})
 }
 
-/// The broker to which a host of RabbitMQ leads.
+/// The broker at a RabbitMQ host.
 #[must_use]
 pub fn broker_at(host: &str) -> &str {
     if host == TWIN_BROKER {
@@ -42,7 +42,7 @@ pub fn broker_at(host: &str) -> &str {
     }
 }
 
-/// With an endpoint and an access key, no environment of the process matters.
+/// With an endpoint and an access key, the environment of the process does not matter.
 fn sqs(name: &str) -> Value {
     let (region, secret) = location(name);
     let key = |key: &str| json!({"name": secret, "key": key});
@@ -59,10 +59,9 @@ fn sqs(name: &str) -> Value {
     json!({"type": "sqs", "enabled": true, "config": config})
 }
 
-/// The flags of a replica of the controller.
+/// The flags of a controller replica.
 ///
-/// # Errors
-/// If the program does not accept them.
+/// # Errors If the program does not accept them.
 pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Error> {
     let mut args: Args = clap::Parser::try_parse_from([
         "asya-controller".to_owned(),
@@ -73,20 +72,19 @@ pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Er
         format!("--webhook-service={SERVICE}"),
         format!("--webhook-rules={RELEASE}"),
         "--manage-crds=false".to_owned(),
-        // Often enough for every run to see some.
+        // Short enough for every run to include some.
         "--max-reconcile-interval=1m".to_owned(),
         "--queue-health-check-interval=20s".to_owned(),
     ])?;
-    // The installation stays as it is in a run, so no workload may wait for others to roll out (SAFE-36): with no slot
-    // at all, it would wait for ever.
+    // The configuration is constant during a run, so no workload may wait for other rollouts (SAFE-36): with no slots
+    // at all, it would wait forever.
     args.max_workload_rollouts = 0;
     Ok(args)
 }
 
-/// The flags of a replica of the webhook.
+/// The flags of a webhook replica.
 ///
-/// # Errors
-/// If the program does not accept them.
+/// # Errors If the program does not accept them.
 pub fn webhook_args(pod: &str) -> Result<asya_webhook::Args, clap::Error> {
     clap::Parser::try_parse_from([
         "asya-webhook".to_owned(),

@@ -1,8 +1,8 @@
 //! A deterministic simulation of controller and webhook.
 //!
-//! The controller runs unchanged, as one or two replicas, and so does the webhook, as two, against an API server,
-//! brokers and a clock in memory. Users, KEDA and the controllers of workloads act beside them, calls fail, and
-//! replicas crash. Everything follows from one seed, and the same seed gives the same run.
+//! The controller runs unchanged, as one or two replicas, and so does the webhook, as two, against an in-memory API
+//! server, brokers and clock. Users, KEDA and workload controllers act concurrently, calls fail, and replicas crash.
+//! Everything follows from one seed: the same seed gives the same run.
 
 pub mod actions;
 pub mod api_server;

@@ -10,7 +10,7 @@ use asya_simulation::seeds::failing;
 use asya_simulation::shrink::shrink;
 use clap::Parser;
 
-/// Most of what a run does is to decode, copy and drop objects.
+/// A run spends most of its time decoding, copying and dropping objects.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! A replica of the controller or the webhook as a process, which may crash or be cut off.
+//! A replica of the controller or the webhook as a process that can crash or be partitioned.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long watches may take to continue after the network is restored.
+/// How long watches may need to catch up after a partition ends.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// A process. Its tasks outlive it, as they cannot be ended from outside, but none of its calls is ever answered again.
+/// A process. Its tasks outlive it, because they cannot be aborted from outside, but their calls are never answered.
 pub struct Process {
-    /// Whether it is a replica of the webhook, which never leads and writes only Events.
+    /// Whether it is a webhook replica, which never leads and writes only Events.
     pub is_webhook: bool,
-    /// Whether it is the controller of an owner of targets, which is not the operator's.
+    /// Whether it is the controller of a target's owner rather than of the operator.
     pub is_target_controller: bool,
-    /// Its name, which begins the identity with which it competes for the lease.
+    /// Its name, the prefix of its identity in leader election.
     pub name: String,
     /// Cancelled when it crashes or exits.
     pub death: CancellationToken,
-    /// Cancelled when it is asked to stop.
+    /// Cancelled to request a graceful stop.
     pub stop: CancellationToken,
     /// The number of calls after which it crashes.
     crash_after: Mutex<Option<u64>>,
-    /// Until when the network is cut.
+    /// End of the current network partition.
     cut_until: watch::Sender<Option<Instant>>,
 }
 
 impl Process {
-    /// A replica of the controller.
+    /// A controller replica.
     #[must_use]
     pub fn new(name: String) -> Self {
         Self::of(name, false)
@@ -44,7 +44,7 @@ impl Process {
         }
     }
 
-    /// A replica of the webhook.
+    /// A webhook replica.
     #[must_use]
     pub fn webhook(name: String) -> Self {
         Self::of(name, true)
@@ -62,7 +62,7 @@ impl Process {
         }
     }
 
-    /// Makes it crash right after the server has acted upon this many further calls.
+    /// Crashes the process right after the server has carried out this many more calls.
     pub fn crash_after(&self, calls: u64) {
         *self.crash_after.lock() = Some(calls);
     }
@@ -72,7 +72,7 @@ impl Process {
         self.cut_until.send_replace(Some(end));
     }
 
-    /// Whether its network is cut, or was until a moment ago, so that its watches may be behind.
+    /// Whether its network is cut, or was so recently that its watches may be behind.
     pub fn may_be_behind(&self) -> bool {
         let cut_until = *self.cut_until.borrow();
         cut_until.is_some_and(|end| Instant::now() < end + CATCH_UP)
@@ -95,8 +95,8 @@ impl Process {
         }
     }
 
-    /// Returns at once if the process can send. Otherwise returns `false` once its network is restored; the connection
-    /// of this call is broken. Never returns in a dead process.
+    /// Returns at once if the process can send. Otherwise returns `false` once its network is restored, because the
+    /// connection of this call is broken. Never returns in a dead process.
     pub async fn can_send(&self) -> bool {
         if self.death.is_cancelled() {
             return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! The replicas of the controller, which are started again whenever they end.
+//! The controller's replicas, which are restarted whenever they end.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::process::Process;
 use crate::randomness::delay;
 use crate::world::World;
 
-/// The replicas.
+/// The controller's replicas.
 pub struct Replicas {
     current: Vec<Mutex<Arc<Process>>>,
 }
 
 impl Replicas {
-    /// This many replicas, none of them running yet.
+    /// Creates this many replicas without starting them.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let process = |index| Mutex::new(Arc::new(Process::new(name(index, 0))));
@@ -29,7 +29,7 @@ impl Replicas {
         }
     }
 
-    /// The process of a replica that was started last.
+    /// The latest process of a replica.
     #[must_use]
     pub fn current(&self, replica: usize) -> Arc<Process> {
         Arc::clone(&self.current[replica].lock())
@@ -42,7 +42,7 @@ impl Replicas {
         }
     }
 
-    /// Runs a replica, and runs it again a while after it has ended.
+    /// Runs a replica, and restarts it a while after it ends.
     async fn keep_running(self: Arc<Self>, world: Arc<World>, replica: usize) {
         for incarnation in 1_u32.. {
             let process = Arc::new(Process::new(name(replica, incarnation)));
@@ -80,7 +80,7 @@ async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
         }
     };
     let (mut requests, death) = (vec![process.stop.clone()], process.death.clone());
-    // It is asked to stop only once: a second request would abort it.
+    // Request a stop only once: a second request would abort the process.
     let stop = async move || match requests.pop() {
         Some(request) => request.cancelled_owned().await,
         None => std::future::pending().await,

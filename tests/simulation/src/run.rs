@@ -19,36 +19,35 @@ use crate::schedule::{MAX_CLOCK_SKEW, Schedule};
 use crate::webhook_replicas::WebhookReplicas;
 use crate::world::{World, quotas};
 
-/// Which seed to run, and what of it to leave out.
+/// The seed to run, and what to leave out.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The seed.
     pub seed: u64,
-    /// Actions of the schedule that are left out, by their number.
+    /// Indexes of the actions that are left out of the schedule.
     pub without_actions: BTreeSet<usize>,
-    /// Calls that do not fail.
+    /// Calls that must not fail.
     pub without_faults: BTreeSet<String>,
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Invariants that did not hold.
+    /// Violated invariants.
     pub violations: Vec<String>,
     /// What happened, one line per event.
     pub trace: Vec<String>,
-    /// A number that differs between different traces.
+    /// A hash of the trace.
     pub hash: u64,
     /// Number of actions in the schedule.
     pub actions: usize,
-    /// The calls that failed, and how.
+    /// The calls that failed, with their faults.
     pub faults: BTreeMap<String, Fault>,
 }
 
-/// Runs a seed. Blocks this thread.
+/// Runs a seed, blocking this thread.
 ///
-/// # Panics
-/// If no runtime can be built.
+/// # Panics If no runtime can be built.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -60,7 +59,7 @@ pub fn run(options: &Options) -> Report {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    // Jitter in the controller.
+    // Seeds the controller's jitter.
     fastrand::seed(options.seed);
     runtime.block_on(run_schedule(options))
 }
@@ -94,12 +93,12 @@ async fn run_schedule(options: &Options) -> Report {
     world.forbidden.lock().clear();
     resume_all(&world);
     if !schedule.owners.is_empty() {
-        // Until the owner that was cut off or crashed last writes again.
+        // Wait until the last owner that was cut off or crashed writes again.
         sleep(Duration::from_mins(1)).await;
     }
     let lost_rights = |(_, action): &(_, Action)| matches!(action, Action::Forbid(_));
     if schedule.actions.iter().any(lost_rights) {
-        // The operator asks every five minutes whether it may read the kind again.
+        // The operator checks every five minutes whether it may read the kind again.
         sleep(Duration::from_mins(6)).await;
     }
     let problem = match check_quotas(&world).await {
@@ -154,7 +153,7 @@ async fn check_quotas(world: &World) -> Option<String> {
     None
 }
 
-/// Waits for what is expected of a cluster that is left alone, and then of one without actors.
+/// Waits for convergence of a cluster that is left alone, and then of one without actors.
 async fn check(world: &World) -> Option<String> {
     loop {
         if let Some(unmet) = eventually(|| convergence::unmet(world)).await {
@@ -165,7 +164,7 @@ async fn check(world: &World) -> Option<String> {
         if convergence::waiting_deletions(world) == waiting {
             break;
         }
-        // The pods of its target have begun to take the messages for which a deletion waited.
+        // Pods of its target have begun to consume the messages for which a deletion waited.
     }
     if let Some(problem) = settled(world).await {
         return Some(problem);
@@ -190,9 +189,9 @@ async fn eventually<P: Display>(unmet: impl Fn() -> Vec<P>) -> Option<String> {
     }
 }
 
-/// How long it takes until reports that are due for a moment are written.
+/// How long to wait until status reports that depend on time are written.
 fn until_reported(world: &World) -> Duration {
-    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes of a clock that
+    // A binding whose pods are not restarted is reported as not ready after five and after ten minutes, by a clock that
     // may have been set back since. A field that another manager reverts is forgotten after fifteen.
     let seconds = match (world.has_conflicts(), world.has_bindings_on_restart()) {
         (true, _) => 1_000,
@@ -207,7 +206,7 @@ fn until_reported(world: &World) -> Duration {
     Duration::from_secs(seconds + u64::from(set_back.unsigned_abs()))
 }
 
-/// Every actor is reconciled at least twice without a write.
+/// Checks that every actor is reconciled at least twice without a write.
 async fn settled(world: &World) -> Option<String> {
     let before = world.writes().len();
     world

@@ -1,4 +1,4 @@
-//! Carries out the actions of a schedule.
+//! Executes the actions of a schedule.
 
 pub mod owners;
 
@@ -22,7 +22,7 @@ use crate::world::{World, quotas, rivals, writer};
 
 const PAUSED: &str = "asya.sh/paused";
 
-/// Carries out an action.
+/// Executes an action.
 pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, action: &Action) {
     world.trace.add("ACTION", action);
     if owners::act(world, action) {
@@ -32,7 +32,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         Action::Create(actor, spec) => {
             let mut spec = spec.clone();
             let mut server = world.server.lock();
-            // A workload that outlived an earlier actor of the name is handed over.
+            // Adopt a workload that outlived an earlier actor with this name.
             let is_left = |resource| server.store.get(&id(resource, actor)).is_some();
             if is_left(&resources::DEPLOYMENTS) || is_left(&resources::STATEFUL_SETS) {
                 spec["adoptionPolicy"] = "IfUnowned".into();
@@ -116,7 +116,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         | Action::SetQuota(..)
         | Action::DeleteQuota(_)
         | Action::SetClock(_) => act_on_cluster(world, action),
-        // Done above.
+        // Handled above.
         Action::DeleteWorkload(..)
         | Action::CrashOwner(..)
         | Action::CutOwner(..)
@@ -125,7 +125,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
     }
 }
 
-/// Carries out what happens beside actors and targets.
+/// Executes an action on something other than actors and targets.
 fn act_on_cluster(world: &World, action: &Action) {
     match action {
         Action::UninstallKeda { stops_first } => {
@@ -168,7 +168,7 @@ fn set_paused(world: &World, actor: &Id, paused: bool) {
     });
 }
 
-/// Ends every pause.
+/// Unpauses all actors.
 pub fn resume_all(world: &World) {
     let paused: Vec<Id> = {
         let server = world.server.lock();
@@ -181,7 +181,7 @@ pub fn resume_all(world: &World) {
     }
 }
 
-/// Deletes all actors, and empties the queues that would hold that up.
+/// Deletes all actors, and empties the queues that would block their deletion.
 pub fn delete_all(world: &World) {
     for broker in world.brokers.lock().values_mut() {
         for queue in broker.names() {
@@ -202,14 +202,14 @@ pub fn delete_all(world: &World) {
     }
 }
 
-/// How long a run waits for what it expects.
+/// How long a run may take to converge.
 pub const CONVERGENCE_TIMEOUT: Duration = Duration::from_mins(12);
 
 fn id(resource: &'static Resource, actor: &Actor) -> Id {
     Id::new(resource, actor.0, actor.1)
 }
 
-/// The workload of an actor, its own or its target, if both exist.
+/// The workload of an actor, its own or its target, if both actor and workload exist.
 fn workload_of(store: &Store, actor: &Actor) -> Option<Id> {
     let actor = store.get(&id(&resources::ACTORS, actor))?;
     let workload = convergence::scaling::workload_of(&actor);
@@ -237,7 +237,7 @@ fn delete(world: &World, id: &Id) {
     let _ = world.server.lock().store.delete(id, &Deletion::default());
 }
 
-/// A user deletes an actor with propagation policy Orphan, unless it is being deleted already.
+/// A user deletes an actor with propagation policy Orphan, unless it is already being deleted.
 fn orphan(world: &World, id: &Id) {
     let mut server = world.server.lock();
     let Some(live) = server.store.get(id) else {
@@ -253,7 +253,7 @@ fn orphan(world: &World, id: &Id) {
             let mut recorded = inventory.into_iter().flatten();
             recorded.any(|it| it["uid"] == uid).then_some(())
         };
-        // Without an object, nothing is orphaned.
+        // If the workload does not exist, nothing is orphaned.
         let workloads = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
         if workloads.into_iter().any(|it| has_object(it).is_some()) {
             world.note_orphaned(id, metadata["uid"].as_str().unwrap_or_default());

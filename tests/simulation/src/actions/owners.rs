@@ -1,4 +1,4 @@
-//! What users do with targets that have owners.
+//! User actions on targets that have owners.
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
 use crate::world::{World, writer};
 
-/// Carries out an action on a target that has an owner, or on an owner. Returns whether it is one.
+/// Executes an action on an owner or on a target that has one. Returns false if it is another kind of action.
 pub fn act(world: &World, action: &Action) -> bool {
     let target =
         |owner: OwnerKind, actor: &Actor| Id::new(owner.target(), actor.0, &target_name(actor.1));
@@ -71,12 +71,12 @@ fn create(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
         .create(id, object, &writer("user"));
 }
 
-/// A user wants another number of pods.
+/// A user changes the number of pods.
 fn set_replicas(world: &World, owner: OwnerKind, id: &Id, replicas: u8) {
     edit(world, owner, id, |object| {
         owner.set_replicas(object, replicas);
     });
-    // Of these the workload itself is scaled, unless the queue does.
+    // For these owners, the user scales the workload itself, unless the queue does.
     let scaled = match owner {
         OwnerKind::Kaito | OwnerKind::Argo => owner.workload(id),
         OwnerKind::Kserve | OwnerKind::Ray | OwnerKind::Replace => None,

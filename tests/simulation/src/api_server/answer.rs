@@ -1,4 +1,4 @@
-//! What the server answers.
+//! Responses of the server.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::object::{Form, Object, encode};
 use super::resources::Resource;
 use super::schema;
 
-/// What the server answers.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// An object.
     Object(Arc<Object>, Form),
-    /// Something else.
+    /// Any other value.
     Value(Value),
-    /// The same, encoded.
+    /// Any other value, already encoded.
     Encoded(Bytes),
 }
 
@@ -31,13 +31,13 @@ impl Answer {
         }
     }
 
-    /// The body of the response, decoded.
+    /// The body of the response as JSON.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
             Self::Object(object, Form::Whole) => object.to_value(),
             Self::Value(value) => value,
-            // It was encoded here.
+            // Encoded by this server, so it always decodes.
             other => serde_json::from_slice(&other.into_bytes()).unwrap_or_default(),
         }
     }

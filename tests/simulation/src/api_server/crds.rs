@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition`s: what is served while they exist, and how they are deleted.
+//! `CustomResourceDefinition`s: which resources they make available, and how they are deleted.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ static DEFINED: [&Resource; 5] = [
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Whether a resource is served.
+/// The state in which a resource is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// It is.
+    /// Fully served.
     Served,
-    /// Its CRD is being deleted: no object can be created.
+    /// Its CRD is being deleted: no objects can be created.
     Terminating,
-    /// It has no CRD.
+    /// Its CRD does not exist.
     Absent,
 }
 
 impl Store {
-    /// Whether a resource is served.
+    /// The state in which a resource is served.
     #[must_use]
     pub fn serving(&self, resource: &'static Resource) -> Serving {
         if !DEFINED.contains(&resource) {
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// Installs the CRD of a resource, unless it exists or the resource needs none.
+    /// Installs the CRD of a resource, unless it exists or is not needed.
     pub fn install_crd(&mut self, resource: &'static Resource) {
         if !DEFINED.contains(&resource) {
             return;
@@ -64,12 +64,12 @@ impl Store {
         let _ = self.update(&id, crd, &writer("kube-apiserver", true));
     }
 
-    /// Deletes the CRD of a resource, which then waits until it has no objects.
+    /// Deletes the CRD of a resource; it remains until all objects are gone.
     pub fn delete_crd(&mut self, resource: &'static Resource) {
         let _ = self.delete(&crd_of(resource), &Deletion::default());
     }
 
-    /// Deletes the objects of CRDs that are being deleted, and the CRDs that have none left.
+    /// Deletes the objects of CRDs that are being deleted, and then the CRDs that have no objects left.
     pub fn finish_crds(&mut self) {
         for resource in DEFINED {
             let id = crd_of(resource);

@@ -1,21 +1,21 @@
-//! How an object is deleted: what a client asks for, and the finalizers that follow from it.
+//! Deletion options, and the finalizers that result from them.
 
 use serde_json::Value;
 
 /// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct Deletion {
-    /// The object must have this uid.
+    /// Precondition on the object's uid.
     pub uid: Option<String>,
-    /// The object must have this version.
+    /// Precondition on the object's resource version.
     pub version: Option<String>,
-    /// What becomes of dependents: `Orphan`, `Foreground` or `Background`.
+    /// Policy for dependents: `Orphan`, `Foreground` or `Background`.
     pub propagation: Option<String>,
 }
 
-/// Finalizer of an object whose dependents are to be kept.
+/// Finalizer of an object whose dependents must be orphaned.
 pub(super) const ORPHAN: &str = "orphan";
-/// Finalizer of an object whose dependents are to go first.
+/// Finalizer of an object whose dependents must be deleted first.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 /// The finalizers of an object.

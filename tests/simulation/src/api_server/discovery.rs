@@ -1,4 +1,4 @@
-//! Discovery of groups and their resources.
+//! Discovery of API groups and their resources.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::crds::Serving;
 use super::resources;
 use super::store::Store;
 
-/// The group, or the resources of its only version; `None` if it is not served.
+/// The group, or the resources of its only version; `None` if the group is not served.
 #[must_use]
 pub fn answer(store: &Store, group: &str, list_resources: bool) -> Option<Value> {
     let served = resources::in_group(group);

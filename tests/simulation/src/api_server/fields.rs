@@ -1,7 +1,7 @@
 //! Sets of fields, as in `metadata.managedFields`.
 //!
 //! A path is written as in `fieldsV1`: `f:NAME` for a field, `k:{…}` for an element of a list with keys, `v:…` for an
-//! element of a set. The rules are those of sigs.k8s.io/structured-merge-diff.
+//! element of a set. The rules follow sigs.k8s.io/structured-merge-diff.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{ListType, Schema};
 
-/// An element of a path, which many paths share.
+/// An element of a path, shared by many paths.
 pub type Step = Rc<str>;
 
 /// A path from the root of an object.
@@ -20,12 +20,12 @@ pub type Path = Vec<Step>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields(pub BTreeSet<Path>);
 
-/// How a value differs from another.
+/// The difference between two values.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Fields that only the second has, or that have another value there.
+    /// Fields that only the second value has, or that differ there.
     pub changed: Fields,
-    /// Fields that only the first has.
+    /// Fields that only the first value has.
     pub removed: Fields,
 }
 
@@ -48,7 +48,7 @@ fn has_owner(path: &[Step]) -> bool {
     }
 }
 
-/// The path element of an element of a list.
+/// The path element for an item of a list.
 #[must_use]
 pub fn element(list: ListType, item: &Value) -> String {
     match list {
@@ -70,7 +70,7 @@ pub fn element(list: ListType, item: &Value) -> String {
     }
 }
 
-/// The path element of a field.
+/// The path element for a field.
 fn field(name: &str) -> Step {
     format!("f:{name}").into()
 }
@@ -79,7 +79,7 @@ fn joined(path: &[Step], step: Step) -> Path {
     path.iter().cloned().chain([step]).collect()
 }
 
-/// The values below a value, by their path elements; `None` if it has only one owner.
+/// The values below a value, by their path elements; `None` if the value is owned as a whole.
 fn children(value: &Value, schema: Schema) -> Option<Vec<(Step, &Value)>> {
     match (value, schema.list()) {
         _ if schema == Schema::Atomic => None,
@@ -98,7 +98,7 @@ fn children(value: &Value, schema: Schema) -> Option<Vec<(Step, &Value)>> {
 }
 
 impl Fields {
-    /// All fields of a configuration that somebody applies.
+    /// All fields of an applied configuration.
     #[must_use]
     pub fn of(object: &Value, schema: Schema) -> Self {
         let mut fields = Self::all_of(object, schema);
@@ -106,7 +106,7 @@ impl Fields {
         fields
     }
 
-    /// All fields of an object, also those without an owner.
+    /// All fields of an object, including those without an owner.
     #[must_use]
     pub fn all_of(object: &Value, schema: Schema) -> Self {
         let mut fields = Self::default();
@@ -124,14 +124,14 @@ impl Fields {
             let schema_below = schema.below(&path[path.len() - 1]);
             self.collect(&path, child, schema_below);
             let is_empty = child.as_object().is_some_and(Map::is_empty);
-            // Known fields have no owner of their own, unlike keys of maps and elements of lists.
+            // Known fields have no owner of their own, unlike map keys and list elements.
             if is_empty || !matches!(schema, Schema::Struct(_)) {
                 self.0.insert(path);
             }
         }
     }
 
-    /// The set with the known fields on the way to its members.
+    /// The set, plus the known fields on the path to each member.
     #[must_use]
     pub fn with_named(&self, schema: Schema) -> Self {
         let mut all = self.clone();
@@ -147,13 +147,13 @@ impl Fields {
         all
     }
 
-    /// The members that another set has not.
+    /// The members that the other set lacks.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).cloned().collect())
     }
 
-    /// The members that another set has, too.
+    /// The members that the other set has as well.
     #[must_use]
     pub fn both(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).cloned().collect())
@@ -177,7 +177,7 @@ impl Fields {
             if self.0.contains(&path) {
                 None
             } else if self.has_below(&path) {
-                // What is emptied is still there, as `null`.
+                // An emptied field remains, as `null`.
                 let schema = schema.below(&path[path.len() - 1]);
                 Some(self.removed_below(&path, child, schema).unwrap_or_default())
             } else {
@@ -216,7 +216,7 @@ impl Fields {
         root
     }
 
-    /// Reads `fieldsV1`.
+    /// Parses `fieldsV1`.
     #[must_use]
     pub fn from_json(json: &Value) -> Self {
         let mut fields = Self::default();
@@ -241,7 +241,7 @@ impl Fields {
     }
 }
 
-/// Like [`children`]; what is absent has none.
+/// Like [`children`]; an absent value has none.
 fn below(value: Option<&Value>, schema: Schema) -> Option<BTreeMap<Step, &Value>> {
     match value {
         None | Some(Value::Null) => Some(BTreeMap::new()),
@@ -255,7 +255,7 @@ impl Comparison {
     pub fn of(before: &Value, after: &Value, schema: Schema) -> Self {
         let mut comparison = Self::default();
         comparison.compare(&[], (Some(before), Some(after)), schema);
-        // Those of Kubernetes itself always have both, perhaps empty.
+        // Built-in objects always have both fields, perhaps empty.
         let is_part =
             |path: &[Step]| matches!(path, [part] if ["f:spec", "f:status"].contains(&&**part));
         let has_owner = |path: &Path| has_owner(path) && !(schema.is_built_in() && is_part(path));
@@ -271,7 +271,7 @@ impl Comparison {
         schema: Schema,
     ) {
         match (before, after) {
-            // Most of an object stays as it is.
+            // Most of an object is unchanged.
             _ if before == after => return,
             (None, Some(_)) => self.changed.0.insert(path.to_vec()),
             (Some(_), None) => self.removed.0.insert(path.to_vec()),
@@ -294,7 +294,7 @@ impl Comparison {
     }
 }
 
-/// A path as messages show it.
+/// A path as shown in messages.
 #[must_use]
 pub fn shown(path: &[Step]) -> String {
     let step = |step: &Step| {
@@ -328,7 +328,7 @@ fn insert(at: &mut Map<String, Value>, path: &[Step]) {
     }
 }
 
-/// A field without others below it is written as `{}`, not as `{".": {}}`.
+/// A field without fields below it is written as `{}`, not as `{".": {}}`.
 fn without_leaf_dots(value: &mut Value) {
     let Some(map) = value.as_object_mut() else {
         return;

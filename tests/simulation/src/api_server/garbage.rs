@@ -13,8 +13,8 @@ use super::object::Object;
 use super::store::{Store, owners};
 
 impl Store {
-    /// Deletes an object all of whose owners are gone, or does what the deletion of one asks for. Returns whether there
-    /// was any.
+    /// Deletes one object whose owners are all gone, or completes one deletion with a finalizer of the garbage
+    /// collector. Returns whether there was one.
     pub fn collect_garbage(&mut self) -> bool {
         let waits = |object: &Value| {
             object["metadata"]["deletionTimestamp"].is_string()
@@ -43,7 +43,7 @@ impl Store {
         true
     }
 
-    /// What the garbage collector does for an object that is being deleted with one of its finalizers.
+    /// Processes an object that is being deleted with one of the garbage collector's finalizers.
     fn finalize(&mut self, id: &Id, live: &Arc<Object>) {
         let uid = &live["metadata"]["uid"];
         let is_dependent = |object: &Value| owners(object).any(|it| it["uid"] == *uid);
@@ -63,7 +63,7 @@ impl Store {
         self.without(id, live, "finalizers", is_own);
     }
 
-    /// The garbage collector removes items of a list in the metadata.
+    /// Removes items from a list in the metadata.
     fn without(
         &mut self,
         id: &Id,

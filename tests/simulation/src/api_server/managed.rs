@@ -1,4 +1,4 @@
-//! Server-side apply, and who owns which field after a write.
+//! Server-side apply, and field ownership after each write.
 
 use std::borrow::Cow;
 
@@ -8,23 +8,23 @@ use super::fields::{Comparison, Fields, Path, Step, element, shown};
 use super::schema::{ListType, Schema};
 use crate::clock;
 
-/// Who writes, and how.
+/// Who writes, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     /// Field manager.
     pub manager: String,
-    /// Whether it writes the subresource `status`.
+    /// Whether it writes the `status` subresource.
     pub status: bool,
 }
 
-/// What one manager owns.
+/// The fields that one manager owns.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     writer: Writer,
     applies: bool,
     time: Value,
     fields: Fields,
-    /// The fields as they were read, as long as they are the same: most entries outlive a write.
+    /// The fields as read, valid while they are unchanged: most entries outlive a write.
     json: Option<Value>,
 }
 
@@ -42,7 +42,7 @@ fn entries(object: &Value) -> Vec<Entry> {
     };
     let mut known: Vec<Entry> = Vec::new();
     for entry in entries.into_iter().flatten().map(read) {
-        // Of two entries of the same manager, the server reads the second.
+        // Of two entries of the same manager, the server uses the second.
         known.retain(|it| it.applies != entry.applies || it.writer != entry.writer);
         known.push(entry);
     }
@@ -76,14 +76,13 @@ fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     }
 }
 
-/// Fields that another manager owns with other values: for each, the manager and the path as messages show them.
+/// Fields that other managers own with other values: for each, the manager and the path as shown in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<(String, String)>);
 
-/// The object after `config` was applied to it.
+/// The object after `config` is applied to it.
 ///
-/// # Errors
-/// If another manager owns a field that would change, unless `force`.
+/// # Errors If a field that would change belongs to another manager, unless `force`.
 pub fn apply(
     live: &Value,
     config: &Value,
@@ -100,7 +99,7 @@ pub fn apply(
     entries.retain(|entry| !is_own(entry));
     let mut merged = live.clone();
     merge(&mut merged, config, schema);
-    // Nothing goes while the manager still applies all that it applied before.
+    // Nothing is removed while the manager still applies everything that it applied before.
     let dropping = before.as_ref();
     if let Some(before) = dropping.filter(|it| !it.fields.0.is_subset(&applied.0)) {
         let others = entries.iter().flat_map(|entry| &entry.fields.0);
@@ -134,7 +133,7 @@ pub fn apply(
     Ok(merged)
 }
 
-/// The owner of everything in an object of which no owner is known.
+/// The entry that owns everything in an object without known owners.
 fn unknown(live: &Value, schema: Schema) -> Option<Entry> {
     let fields = Comparison::of(&json!({"metadata": {}}), live, schema).changed;
     let writer = Writer {
@@ -151,8 +150,8 @@ fn unknown(live: &Value, schema: Schema) -> Option<Entry> {
     live["metadata"]["uid"].is_string().then_some(entry)
 }
 
-/// Removes what a manager applied before and nobody owns any more: first all of it, of which then comes back what holds
-/// something owned, and what the manager had not applied.
+/// Removes what a manager applied before and nobody owns any more: first everything that it applied; then puts back
+/// whatever contains an owned field, and whatever the manager had not applied.
 fn prune(merged: &Value, before: &Fields, owned: &Fields, schema: Schema) -> Value {
     let remove = |fields: &Fields| fields.removed_from(merged, schema).unwrap_or_default();
     let named = |object: &Value| Fields::all_of(object, schema).with_named(schema);
@@ -171,20 +170,20 @@ fn prune(merged: &Value, before: &Fields, owned: &Fields, schema: Schema) -> Val
     remove(&gone.both(&before))
 }
 
-/// Records in `object` that `writer` made it out of `live` without applying.
+/// Records in `object` that `writer` changed it from `live` without an apply.
 pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Writer, Schema)) {
     let comparison = Comparison::of(live, object, schema);
-    // What a patch wrote into the entries themselves stays.
+    // Keep what a patch wrote into the entries themselves.
     let mut entries = entries(object);
     if entries.is_empty() {
         entries = self::entries(live);
     } else if object["metadata"]["managedFields"] != live["metadata"]["managedFields"] {
-        // It need not be written as the server writes it.
+        // A patch need not use the server's own encoding.
         for entry in &mut entries {
             entry.json = None;
         }
     }
-    // Once nobody owns anything, owners are recorded only from the next apply on.
+    // Once nobody owns anything, ownership is recorded only from the next apply on.
     if entries.is_empty() && live["metadata"]["uid"].is_string() {
         return;
     }
@@ -216,7 +215,7 @@ pub fn record_update(live: &Value, object: &mut Value, (writer, schema): (&Write
 }
 
 impl Entry {
-    /// Another manager has changed or removed fields.
+    /// Removes fields that another manager has changed or removed.
     fn give_up(&mut self, comparison: &Comparison) {
         let is_lost = |path: &Path| {
             comparison.changed.0.contains(path) || comparison.removed.0.contains(path)
@@ -228,7 +227,7 @@ impl Entry {
         }
     }
 
-    /// As messages show it.
+    /// The manager as shown in messages.
     fn shown(&self, api_version: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let subresource = if self.writer.status {
@@ -260,7 +259,7 @@ fn sort(entries: &mut [Entry]) {
     });
 }
 
-/// Whether two objects are equal but for their `managedFields`, which change with every write.
+/// Whether two objects are equal except for `managedFields`, which change with every write.
 #[must_use]
 pub fn equal_without_fields(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
@@ -280,7 +279,7 @@ fn compared_metadata(metadata: &Value) -> impl Iterator<Item = (&String, &Value)
     fields.filter(|(field, _)| *field != "managedFields")
 }
 
-/// Sets in `live` what `config` has.
+/// Merges the fields of `config` into `live`.
 fn merge(live: &mut Value, config: &Value, schema: Schema) {
     match (live, config, schema.list()) {
         (Value::Object(live), Value::Object(config), _) if schema != Schema::Atomic => {
@@ -296,7 +295,8 @@ fn merge(live: &mut Value, config: &Value, schema: Schema) {
     }
 }
 
-/// Common elements come in the order of `config`, and those that only `live` has stay before those that followed them.
+/// Common elements follow the order of `config`; those that only `live` has stay before the elements that they
+/// preceded.
 fn merge_lists(live: &[Value], config: &[Value], list: ListType, schema: Schema) -> Vec<Value> {
     let is = |item: &Value, other: &Value| element(list, item) == element(list, other);
     let merged = |item: &Value| {
@@ -348,7 +348,7 @@ fn merge_lists(live: &[Value], config: &[Value], list: ListType, schema: Schema)
     all
 }
 
-/// The object after [`normalize`], of which mostly nothing is to be dropped.
+/// The object after [`normalize`], which usually drops nothing.
 #[must_use]
 pub fn normal(object: &Value, is_custom: bool) -> Cow<'_, Value> {
     let has_null = |value: &Value| {

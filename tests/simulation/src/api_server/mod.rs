@@ -1,4 +1,4 @@
-//! An API server in memory: as much of a real one as the controller can tell apart.
+//! An in-memory API server, as faithful as the controller can observe.
 
 pub mod answer;
 pub mod crds;
@@ -42,15 +42,15 @@ use store::{Store, Written};
 pub struct ApiServer {
     /// Its objects.
     pub store: Store,
-    /// Largest page of a list, whatever the client asks for; 0 means no limit.
+    /// Maximum page size of a list, whatever the client requests; 0 means no limit.
     pub page: usize,
-    /// Whether a server-side apply creates objects whose CRD is being deleted, as up to Kubernetes 1.33.
+    /// Whether a server-side apply creates objects whose CRD is being deleted, as in Kubernetes 1.33 and older.
     pub applies_while_terminating: bool,
-    /// What is left of lists that were begun, by token.
+    /// The remainders of lists in progress, by continue token.
     lists: BTreeMap<String, Remainder>,
 }
 
-/// The rest of a list.
+/// The remaining items of a list.
 #[derive(Clone)]
 struct Remainder {
     items: VecDeque<Arc<Object>>,
@@ -58,18 +58,16 @@ struct Remainder {
 }
 
 impl ApiServer {
-    /// Answers a request other than a watch; the answer is decoded.
+    /// Answers a request other than a watch, with decoded JSON.
     ///
-    /// # Errors
-    /// If the server refuses it.
+    /// # Errors If the server rejects it.
     pub fn answer(&mut self, verb: Verb, metadata_only: bool) -> Result<Value, Failure> {
         self.respond(verb, metadata_only).map(Answer::into_value)
     }
 
     /// Answers a request other than a watch.
     ///
-    /// # Errors
-    /// If the server refuses it.
+    /// # Errors If the server rejects it.
     pub fn respond(&mut self, verb: Verb, metadata_only: bool) -> Result<Answer, Failure> {
         self.check_served(&verb)?;
         let of_object = |object| Ok(Answer::Object(object, Form::single(metadata_only)));
@@ -101,7 +99,7 @@ impl ApiServer {
             Verb::Delete(id, deletion) => {
                 let object = self.store.delete(&id, &deletion)?;
                 let is_gone = self.store.get(&id).is_none();
-                // The only kinds of which a deletion returns the object.
+                // Only for these kinds does a deletion return the object.
                 if is_gone && !["Pod", "ServiceAccount"].contains(&id.resource.kind) {
                     return Ok(of_value(status::success(&id, &object)));
                 }
@@ -113,8 +111,7 @@ impl ApiServer {
 
     /// Answers a write without storing anything.
     ///
-    /// # Errors
-    /// If the server would refuse it.
+    /// # Errors If the server would reject it.
     pub fn dry_run(&mut self, verb: Verb) -> Result<Answer, Failure> {
         let live = verb.object().and_then(|id| self.store.get(id));
         let is_custom = verb
@@ -204,7 +201,7 @@ impl ApiServer {
         metadata_only: bool,
     ) -> Result<Answer, Failure> {
         let mut rest = match &token {
-            // A client may ask for a page again.
+            // A client may request the same page again.
             Some(token) => self
                 .lists
                 .get(token)
@@ -218,7 +215,7 @@ impl ApiServer {
         let limits = [limit, self.page].into_iter().filter(|limit| *limit > 0);
         let size = limits.min().filter(|_| limit > 0).unwrap_or(usize::MAX);
         let mut items = Vec::new();
-        // Where the last page ends is decided before the selectors are looked at.
+        // Another page follows if items remain, even if the selectors match none of them.
         while items.len() < size
             && let Some(object) = rest.items.pop_front()
         {
@@ -238,7 +235,7 @@ impl ApiServer {
         Ok(answer::list(resource, &metadata, &items, metadata_only))
     }
 
-    /// The objects of the resource that a list looks at.
+    /// The objects of the resource that a list has to consider.
     fn candidates(&self, resource: &'static Resource, filter: &Filter) -> VecDeque<Arc<Object>> {
         let objects = self.store.all(resource);
         objects
@@ -248,8 +245,8 @@ impl ApiServer {
     }
 }
 
-/// Applies a JSON patch. As with the real server, a test for `null` also passes where only the last step leads
-/// nowhere, and a replacement adds what is missing.
+/// Applies a JSON patch. As on the real server, a test for `null` also passes if only the last step of the path is
+/// missing, and a replacement adds a missing value.
 fn json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Failure> {
     for operation in &patch.0 {
         if let PatchOperation::Test(test) = operation
@@ -262,7 +259,7 @@ fn json_patch(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Failu
         {
             continue;
         }
-        // It adds what it should replace.
+        // Add the value that is to be replaced but is missing.
         let mut operation = operation.clone();
         if let PatchOperation::Replace(replace) = &operation
             && object.pointer(replace.path.as_str()).is_none()

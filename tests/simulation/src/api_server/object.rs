@@ -1,4 +1,4 @@
-//! Objects of one version, and how they are written to clients.
+//! Versions of objects, and their encoding for clients.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,9 +9,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// An object of one version.
+/// One version of an object.
 ///
-/// Several watches and many lists show the same version, so it is encoded once for all of them.
+/// Several watches and many lists return the same version, so it is encoded only once.
 #[derive(Debug, Default)]
 pub struct Object {
     value: Value,
@@ -20,19 +20,19 @@ pub struct Object {
     metadata: OnceLock<Bytes>,
 }
 
-/// What of an object a client receives.
+/// The part of an object that a client receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// All of it.
+    /// The whole object.
     Whole,
-    /// All but its kind, as in lists of Kubernetes' own kinds, where only the list says what its items are.
+    /// All but its kind, as in lists of built-in kinds, where only the list names the kind of its items.
     Item,
-    /// Only its metadata.
+    /// Only the metadata.
     Metadata,
 }
 
 impl Form {
-    /// That of an object on its own.
+    /// The form of an object outside a list.
     #[must_use]
     pub fn single(metadata_only: bool) -> Self {
         if metadata_only {
@@ -44,13 +44,13 @@ impl Form {
 }
 
 impl Object {
-    /// A copy, to be changed.
+    /// A mutable copy.
     #[must_use]
     pub fn to_value(&self) -> Value {
         self.value.clone()
     }
 
-    /// The object, encoded in a form.
+    /// The object, encoded in this form.
     pub fn encoded(&self, form: Form) -> &Bytes {
         let cell = match form {
             Form::Whole => &self.whole,
@@ -90,14 +90,14 @@ impl Deref for Object {
     }
 }
 
-/// JSON, encoded.
+/// Encodes a value as JSON.
 #[must_use]
 pub fn encode(value: &impl Serialize) -> Bytes {
-    // A map of strings to values cannot fail.
+    // Serializing such a value cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-/// An object in a form.
+/// An object shown in a form.
 struct Shown<'a>(&'a Value, Form);
 
 impl Serialize for Shown<'_> {

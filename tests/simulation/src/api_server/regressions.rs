@@ -1,5 +1,4 @@
-//! Cases that the scenario `simulated_api_server` has found, in which this server once answered otherwise than a real
-//! one.
+//! Cases found by the scenario `simulated_api_server`, in which this server once responded differently from a real one.
 
 use serde_json::{Value, json};
 
@@ -191,7 +190,7 @@ fn update_without_a_version_depends_on_the_kind_and_creates_leases() {
     }
 }
 
-/// Three objects, of which the first is selected.
+/// Lists `ConfigMap`s, one per page.
 fn list(server: &mut ApiServer, labels: &str, fields: &str, token: Option<String>) -> Value {
     let filter = Filter {
         namespace: Some("ns".to_owned()),

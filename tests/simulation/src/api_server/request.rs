@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parses requests.
 
 use std::collections::BTreeMap;
 
@@ -16,55 +16,55 @@ use super::status::Failure;
 /// A request for one resource.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub verb: Verb,
-    /// Whether only the metadata of objects is wanted.
+    /// Whether the client wants only metadata.
     pub metadata_only: bool,
-    /// Whether nothing is stored.
+    /// Whether it is a dry run.
     pub dry_run: bool,
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    /// The version of a group, or the resources of that version.
+    /// Discovers the version of a group, or the resources of that version.
     Discover {
         /// The group.
         group: String,
-        /// Whether its resources are asked for.
+        /// Whether to list its resources.
         resources: bool,
     },
-    /// One object.
+    /// Reads an object.
     Get(Id),
-    /// Objects, one page at a time.
+    /// Lists objects, one page at a time.
     List {
         /// The resource.
         resource: &'static Resource,
-        /// Which objects.
+        /// Which objects to return.
         filter: Filter,
-        /// Page size; 0 means all.
+        /// Page size; 0 means no limit.
         limit: usize,
-        /// Continues a list.
+        /// Token of the list to continue.
         token: Option<String>,
     },
-    /// Changes of objects.
+    /// Watches for changes.
     Watch {
         /// The resource.
         resource: &'static Resource,
-        /// Which objects.
+        /// Which objects to watch.
         filter: Filter,
-        /// The version after which changes are wanted.
+        /// The version from which to watch.
         version: u64,
-        /// Whether the client understands bookmarks.
+        /// Whether the client wants bookmarks.
         bookmarks: bool,
-        /// When the server ends the watch, in seconds.
+        /// Timeout of the watch, in seconds.
         seconds: u64,
     },
     /// Creates an object.
     Create(Id, Value, Writer),
     /// Replaces an object.
     Update(Id, Value, Writer),
-    /// Applies a configuration; with force or without.
+    /// Applies a configuration, with or without force.
     Apply(Id, Value, Writer, bool),
     /// Applies a JSON merge patch.
     MergePatch(Id, Value, Writer),
@@ -76,14 +76,14 @@ pub enum Verb {
     Delete(Id, Deletion),
     /// Evicts a pod.
     Evict(Id, Deletion),
-    /// The subresource `scale` of an object.
+    /// Reads the `scale` subresource of an object.
     GetScale(Id),
-    /// Applies a JSON merge patch to the subresource `scale` of an object.
+    /// Applies a JSON merge patch to the `scale` subresource of an object.
     PatchScale(Id, Value, Writer),
 }
 
 impl Verb {
-    /// Whether it changes something.
+    /// Whether it is a write.
     #[must_use]
     pub fn writes(&self) -> bool {
         !matches!(
@@ -96,7 +96,7 @@ impl Verb {
         )
     }
 
-    /// The object that it is about, if it is about one.
+    /// The object, unless it concerns a collection.
     #[must_use]
     pub fn object(&self) -> Option<&Id> {
         match self {
@@ -115,7 +115,7 @@ impl Verb {
         }
     }
 
-    /// The resource, if it is about a collection.
+    /// The resource, if it concerns a collection.
     #[must_use]
     pub fn resource(&self) -> Option<&'static Resource> {
         match self {
@@ -149,10 +149,9 @@ impl Verb {
 }
 
 impl Request {
-    /// Reads a request.
+    /// Parses a request.
     ///
-    /// # Errors
-    /// If its path or body is wrong.
+    /// # Errors If its path or body is invalid.
     pub fn parse(parts: &Parts, body: &[u8]) -> Result<Self, Failure> {
         let path: Vec<&str> = parts
             .uri
@@ -206,14 +205,14 @@ impl Request {
     }
 }
 
-/// The name of a new object. A generated one is unique only among dry runs; what is stored gets another one.
+/// The name of a new object. A generated one is unique only among dry runs; a stored object gets another name.
 fn name_of(object: &Value) -> String {
     let generated = || generated(object).map(|prefix| format!("{prefix}x4k2d"));
     let name = object["metadata"]["name"].as_str().map(str::to_owned);
     name.or_else(generated).unwrap_or_default()
 }
 
-/// With what the name begins that the server is to generate.
+/// The prefix of the name that the server must generate.
 #[must_use]
 pub fn generated(object: &Value) -> Option<&str> {
     let text = |field: &str| object["metadata"][field].as_str();
@@ -311,7 +310,7 @@ fn writer(parts: &Parts, query: &BTreeMap<String, String>, status: bool) -> Writ
     }
 }
 
-/// The resource, the namespace, and what follows in the path.
+/// The resource, the namespace, and the rest of the path.
 fn locate<'a>(path: &'a [&'a str]) -> Option<(&'static Resource, &'a str, &'a [&'a str])> {
     let (group, version, rest) = match path {
         ["api", version, rest @ ..] => ("", *version, rest),
@@ -328,7 +327,7 @@ fn locate<'a>(path: &'a [&'a str]) -> Option<(&'static Resource, &'a str, &'a [&
 }
 
 fn query(text: &str) -> BTreeMap<String, String> {
-    // A valid base, whatever the query.
+    // A valid base for any query.
     let Ok(mut url) = reqwest::Url::parse("http://simulation/") else {
         return BTreeMap::new();
     };

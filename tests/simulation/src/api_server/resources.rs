@@ -22,7 +22,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Which one it is. There is only one value for each resource.
+    /// Identifies the resource. There is only one value for each.
     fn key(&self) -> (&str, &str) {
         (self.group, self.plural)
     }
@@ -66,7 +66,7 @@ const fn resource(
     }
 }
 
-/// With a status subresource and a generation.
+/// A resource with a status subresource and a generation.
 const fn reconciled(
     api: (&'static str, &'static str),
     names: (&'static str, &'static str),
@@ -83,7 +83,7 @@ const fn cluster_scoped(mut resource: Resource) -> Resource {
     resource
 }
 
-/// Configurations of admission: cluster-scoped, without a status.
+/// A webhook configuration: cluster-scoped, without a status.
 const fn admission(names: (&'static str, &'static str)) -> Resource {
     cluster_scoped(Resource {
         generation: true,
@@ -111,9 +111,9 @@ pub static CRDS: Resource = cluster_scoped(reconciled(
 ));
 /// `Deployment`s.
 pub static DEPLOYMENTS: Resource = reconciled(APPS, ("deployments", "Deployment"));
-/// Events, written.
+/// Events, as written.
 pub static EVENTS: Resource = resource(("events.k8s.io", "v1"), ("events", "Event"));
-/// Events, watched.
+/// Events, as watched.
 pub static CORE_EVENTS: Resource = resource(CORE, ("events", "Event"));
 /// `HorizontalPodAutoscaler`s.
 pub static HPAS: Resource = Resource {
@@ -180,7 +180,7 @@ pub static VALIDATING_WEBHOOKS: Resource = admission((
 /// KAITO's `Workspace`s.
 pub static WORKSPACES: Resource = reconciled(("kaito.sh", "v1beta1"), ("workspaces", "Workspace"));
 
-/// All of them.
+/// All resources.
 static ALL: [&Resource; 24] = [
     &ACTORS,
     &CLUSTER_ROLES,
@@ -221,7 +221,7 @@ pub fn in_group(group: &str) -> impl Iterator<Item = &'static Resource> {
 }
 
 impl Resource {
-    /// `apiVersion` of its objects.
+    /// The `apiVersion` of its objects.
     #[must_use]
     pub fn api_version(&self) -> String {
         match self.group {
@@ -230,7 +230,7 @@ impl Resource {
         }
     }
 
-    /// `RESOURCE.GROUP`, as messages name it.
+    /// `RESOURCE.GROUP`, as in messages.
     #[must_use]
     pub fn qualified(&self) -> String {
         match self.group {

@@ -1,10 +1,10 @@
-//! What the fields of objects are, as far as ownership of fields depends on it.
+//! Schemas, as far as field ownership depends on them.
 
 use serde_json::{Value, json};
 
 use super::resources::Resource;
 
-/// How the elements of a list are told apart.
+/// How list elements are identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
     /// By the values of these fields.
@@ -13,35 +13,35 @@ pub enum ListType {
     Set,
 }
 
-/// What a value is. It tells apart only the objects that the operator and the simulated owners write.
+/// The schema of a value. Covers only the objects that the operator and the simulated owners write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// An object with known fields, or a scalar.
     Struct(Rules),
     /// An object with any keys, or a scalar.
     Map,
-    /// A value that has only one owner.
+    /// A value that is owned as a whole.
     Atomic,
-    /// A list whose elements have owners.
+    /// A list whose elements are owned individually.
     List(ListType, &'static Schema),
 }
 
-/// What the fields of an object are.
+/// The schemas of an object's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of Kubernetes itself.
+    /// Those of built-in objects.
     BuiltIn,
     /// Those of a `ServiceAccount`.
     ServiceAccount,
-    /// Those of the CRD of `AsyncActor`s.
+    /// Those of the `AsyncActor` CRD.
     Actor,
-    /// Those of CRDs that give no list a type, as KEDA's.
+    /// Those of CRDs that declare no list types, such as KEDA's.
     Custom,
     /// Those of any metadata.
     Metadata,
 }
 
-/// A list of objects of Kubernetes itself, told apart by one field.
+/// A list of built-in objects, identified by one field.
 const fn by(key: &'static [&'static str]) -> Schema {
     Schema::List(ListType::Map(key), &Schema::Struct(Rules::BuiltIn))
 }
@@ -58,7 +58,7 @@ impl Schema {
         })
     }
 
-    /// Whether it is that of an object of Kubernetes itself.
+    /// Whether it is the schema of a built-in object.
     #[must_use]
     pub fn is_built_in(self) -> bool {
         matches!(self, Self::Struct(Rules::BuiltIn | Rules::ServiceAccount))
@@ -74,7 +74,7 @@ impl Schema {
         }
     }
 
-    /// The schema at a path element below this one.
+    /// The schema at this path element.
     #[must_use]
     pub fn below(self, step: &str) -> Self {
         match (step.strip_prefix("f:"), self) {
@@ -84,7 +84,7 @@ impl Schema {
         }
     }
 
-    /// How the elements of the list with this schema are told apart; `None` if the list has only one owner.
+    /// How the elements of the list with this schema are identified; `None` if the list is owned as a whole.
     #[must_use]
     pub fn list(self) -> Option<ListType> {
         match self {
@@ -135,8 +135,8 @@ pub fn is_custom(resource: &Resource) -> bool {
     )
 }
 
-/// What an object of the resource is compared with when it is created: those of Kubernetes itself have certain fields
-/// in any case, which then have no owner.
+/// The object against which a new one is compared: built-in objects always have certain fields, which then have no
+/// owner.
 #[must_use]
 pub fn nothing(resource: &Resource) -> Value {
     if is_custom(resource) {

@@ -67,25 +67,25 @@ impl Selector {
     }
 }
 
-/// Which objects a list or watch returns.
+/// The objects that a list or watch selects.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Namespace; `None` means all.
     pub namespace: Option<String>,
-    /// By labels.
+    /// Label selector.
     pub labels: Selector,
-    /// By fields.
+    /// Field selector.
     pub fields: Selector,
 }
 
 impl Filter {
-    /// Whether it selects by anything but the namespace.
+    /// Whether it selects by more than the namespace.
     #[must_use]
     pub fn has_selectors(&self) -> bool {
         !self.labels.0.is_empty() || !self.fields.0.is_empty()
     }
 
-    /// Whether an object with this namespace and name can be among them. Others are not even looked at.
+    /// Whether an object with this namespace and name may match. Others are skipped.
     #[must_use]
     pub fn is_candidate(&self, namespace: &str, name: &str) -> bool {
         let is_other = |requirement: &Requirement| matches!(requirement, Requirement::Equals(key, value) if key == "metadata.name" && value != name);
@@ -93,7 +93,7 @@ impl Filter {
         is_in_namespace && !self.fields.0.iter().any(is_other)
     }
 
-    /// Whether it selects an object.
+    /// Whether it selects this object.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];

@@ -14,9 +14,9 @@ pub struct Failure {
     pub reason: &'static str,
     /// Message.
     pub message: String,
-    /// What a client should wait before the next attempt, in seconds.
+    /// How many seconds the client should wait before it retries.
     pub retry_after: Option<u32>,
-    /// What exactly is wrong: reason, message and field.
+    /// Details: reason, message and field of each.
     pub causes: Vec<(&'static str, String, String)>,
 }
 
@@ -31,21 +31,21 @@ impl Failure {
         }
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     #[must_use]
     pub fn not_found(id: &Id) -> Self {
         let message = format!("{} {:?} not found", id.resource.qualified(), id.name);
         Self::new(404, "NotFound", message)
     }
 
-    /// There is no such path.
+    /// The path does not exist.
     #[must_use]
     pub fn no_such_path() -> Self {
         let message = "the server could not find the requested resource".to_owned();
         Self::new(404, "NotFound", message)
     }
 
-    /// The client has no right to do that.
+    /// The client lacks permission.
     #[must_use]
     pub fn forbidden(resource: &Resource) -> Self {
         let message = format!("{} is forbidden", resource.qualified());
@@ -59,21 +59,21 @@ impl Failure {
         Self::new(403, "Forbidden", format!("{subject} is forbidden: {why}"))
     }
 
-    /// Nothing can be created while the CRD is being deleted.
+    /// Objects cannot be created while the CRD is being deleted.
     #[must_use]
     pub fn crd_terminating() -> Self {
         let message = "create not allowed while custom resource definition is terminating";
         Self::new(405, "MethodNotAllowed", message.to_owned())
     }
 
-    /// An object of that name exists.
+    /// An object with this name exists.
     #[must_use]
     pub fn already_exists(id: &Id) -> Self {
         let message = format!("{} {:?} already exists", id.resource.qualified(), id.name);
         Self::new(409, "AlreadyExists", message)
     }
 
-    /// The object is not the one that the client has read.
+    /// The object has changed since the client read it.
     #[must_use]
     pub fn conflict(id: &Id, why: &str) -> Self {
         let subject = format!("{} {:?}", id.resource.qualified(), id.name);
@@ -81,7 +81,7 @@ impl Failure {
         Self::new(409, "Conflict", message)
     }
 
-    /// Other managers own fields that an apply without force would change: manager and path of each.
+    /// Other managers own fields that an unforced apply would change: manager and path of each.
     #[must_use]
     pub fn field_conflicts(conflicts: &[(String, String)]) -> Self {
         let cause = |(manager, path): &(String, String)| {
@@ -103,20 +103,20 @@ impl Failure {
         }
     }
 
-    /// The request makes no sense for the object.
+    /// The request is invalid for the object.
     #[must_use]
     pub fn invalid(message: &str) -> Self {
         Self::new(422, "Invalid", message.to_owned())
     }
 
-    /// A webhook that must not fail could not be called.
+    /// A webhook with failure policy Fail could not be called.
     #[must_use]
     pub fn webhook_failed(name: &str, why: &str) -> Self {
         let message = format!("Internal error occurred: failed calling webhook {name:?}: {why}");
         Self::new(500, "InternalError", message)
     }
 
-    /// A webhook denies the request.
+    /// A webhook denied the request.
     #[must_use]
     pub fn denied(name: &str, status: &Value) -> Self {
         let message = status["message"].as_str().unwrap_or_default();
@@ -133,14 +133,14 @@ impl Failure {
         Self::new(400, "BadRequest", message.to_owned())
     }
 
-    /// The version is too old.
+    /// The requested version is too old.
     #[must_use]
     pub fn expired() -> Self {
         let message = "The resourceVersion for the provided watch is too old.".to_owned();
         Self::new(410, "Expired", message)
     }
 
-    /// The server is broken for a moment.
+    /// The server has a temporary error.
     #[must_use]
     pub fn internal() -> Self {
         Self::new(
@@ -150,7 +150,7 @@ impl Failure {
         )
     }
 
-    /// The server is too busy for a moment.
+    /// The server is temporarily overloaded.
     #[must_use]
     pub fn too_many_requests(seconds: u32) -> Self {
         let message = "the server has received too many requests".to_owned();
@@ -160,7 +160,7 @@ impl Failure {
         }
     }
 
-    /// Fields of the object are wrong: reason, message and path of each.
+    /// Fields of the object are invalid: reason, message and path of each.
     #[must_use]
     pub fn invalid_fields(causes: &[(&'static str, &str, &str)]) -> Self {
         let messages: Vec<String> = causes
@@ -200,7 +200,7 @@ impl Failure {
     }
 }
 
-/// The response to a deletion after which the object is gone.
+/// The response to a deletion that removed the object.
 #[must_use]
 pub fn success(id: &Id, object: &Value) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! The objects, their versions and every change since the beginning.
+//! The objects, their versions, and every change since the start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::clock;
 /// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version that it brought.
+    /// The resulting version.
     pub version: u64,
     /// The object's resource, namespace and name.
     pub id: Id,
-    /// The object before, if it existed.
+    /// The previous object, if it existed.
     pub before: Option<Arc<Object>>,
-    /// The object afterwards; of a deleted one, its last state with the version of the deletion.
+    /// The object after the change; if deleted, its last state with the version of the deletion.
     pub after: Arc<Object>,
-    /// Whether it was deleted.
+    /// Whether the object was deleted.
     pub deleted: bool,
 }
 
-/// What a write produced.
+/// The result of a write.
 pub type Written = Result<Arc<Object>, Failure>;
 
 /// The objects of one resource.
 type OfResource = Arc<BTreeMap<Id, Arc<Object>>>;
 
-/// Objects as they were at one moment.
+/// The objects at one point in time.
 ///
-/// Processes keep what they have found, so a write copies what it changes: the objects of one resource.
+/// Processes keep the snapshots that they read, so a write copies what it changes: the objects of one resource.
 #[derive(Clone, Default)]
 pub struct Objects(Arc<BTreeMap<&'static Resource, OfResource>>);
 
@@ -53,7 +53,7 @@ impl Objects {
         self.0.get(id.resource)?.get(id)
     }
 
-    /// All objects of a resource, in the order of their names.
+    /// All objects of a resource, sorted by name.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         self.0.get(resource).into_iter().flat_map(|it| it.iter())
     }
@@ -75,22 +75,22 @@ impl Objects {
     }
 }
 
-/// All objects.
+/// All objects, with their history.
 #[derive(Default)]
 pub struct Store {
     objects: Objects,
     version: u64,
-    /// Versions up to this one can no longer be watched from.
+    /// Watches cannot start at this version or an earlier one.
     compacted: u64,
     uids: u64,
     changes: Vec<Change>,
-    /// Who is notified, and about which resource; `None` is any.
+    /// Subscribers, with the resource that they follow; `None` is any.
     wakers: Vec<(Option<&'static Resource>, Arc<Notify>)>,
-    /// During a dry run nobody is notified.
+    /// During a dry run, subscribers are not notified.
     is_silent: bool,
 }
 
-/// A state of a [`Store`].
+/// A saved state of a [`Store`].
 pub struct Snapshot {
     objects: Objects,
     version: u64,
@@ -104,7 +104,7 @@ impl Store {
         self.objects.get(id).cloned()
     }
 
-    /// All objects of a resource, in the order of their names.
+    /// All objects of a resource, sorted by name.
     pub fn all(&self, resource: &'static Resource) -> impl Iterator<Item = (&Id, &Arc<Object>)> {
         self.objects.all(resource)
     }
@@ -114,7 +114,7 @@ impl Store {
         self.objects.everything()
     }
 
-    /// All objects as they are now.
+    /// The current objects.
     #[must_use]
     pub fn objects(&self) -> &Objects {
         &self.objects
@@ -140,7 +140,7 @@ impl Store {
         Ok(&self.changes[first..])
     }
 
-    /// The objects as they are, for [`Store::restore`].
+    /// The current objects, for [`Store::restore`].
     #[must_use]
     pub fn snapshot(&mut self) -> Snapshot {
         self.is_silent = true;
@@ -151,7 +151,7 @@ impl Store {
         }
     }
 
-    /// Makes everything since the snapshot undone. Uids are not used again.
+    /// Reverts everything since the snapshot. Uids are not reused.
     pub fn restore(&mut self, snapshot: Snapshot) {
         self.objects = snapshot.objects;
         self.version = snapshot.version;
@@ -159,12 +159,12 @@ impl Store {
         self.is_silent = false;
     }
 
-    /// Forgets what changed until now, so that watches must list again.
+    /// Discards the history so far, so that watches must list again.
     pub fn compact(&mut self) {
         self.compacted = self.version;
     }
 
-    /// Is notified about every change of a resource, or of any.
+    /// Subscribes to every change of a resource, or of any.
     pub fn subscribe(&mut self, resource: Option<&'static Resource>) -> Arc<Notify> {
         let waker = Arc::new(Notify::new());
         self.wakers
@@ -202,8 +202,7 @@ impl Store {
 
     /// Applies a configuration to an object, or creates it.
     ///
-    /// # Errors
-    /// If it conflicts with other managers or with the version or uid in the configuration.
+    /// # Errors If it conflicts with other managers, or with the version or uid in the configuration.
     pub fn apply(&mut self, id: &Id, mut config: Value, writer: &Writer, force: bool) -> Written {
         managed::normalize(&mut config, schema::is_custom(id.resource));
         let live = self.get(id);
@@ -232,7 +231,7 @@ impl Store {
         if writer.status
             && let Some(metadata) = config["metadata"].as_object_mut()
         {
-            // Ignored there.
+            // The server ignores the uid here.
             metadata.remove("uid");
         }
         let wanted = config.clone();
@@ -245,7 +244,7 @@ impl Store {
         let mut object = managed::apply(&live, &config, (writer, Schema::of(id.resource)), force)
             .map_err(|conflicts| Failure::field_conflicts(&conflicts.0))?;
         check_version(id, &live, &wanted)?;
-        // In a custom resource, what an apply has emptied stays as `null`.
+        // In a custom resource, what an apply empties remains as `null`.
         if !schema::is_custom(id.resource) {
             managed::normalize(&mut object, false);
         }
@@ -254,10 +253,9 @@ impl Store {
         Ok(self.commit(id, Some(&live), object))
     }
 
-    /// Replaces an object by a changed one.
+    /// Replaces an object with a changed version.
     ///
-    /// # Errors
-    /// If it does not exist, or has another version or uid than the changed one.
+    /// # Errors If it does not exist, or its version or uid differs from that in `changed`.
     pub fn update(&mut self, id: &Id, mut changed: Value, writer: &Writer) -> Written {
         let Some(live) = self.get(id) else {
             // The only kinds that an update creates.
@@ -301,10 +299,9 @@ impl Store {
         Ok(self.commit(id, Some(&live), object))
     }
 
-    /// Deletes an object, at once or when its last finalizer is gone.
+    /// Deletes an object: at once, or when its last finalizer is removed.
     ///
-    /// # Errors
-    /// If it does not exist, or is not the one meant.
+    /// # Errors If it does not exist, or a precondition fails.
     pub fn delete(&mut self, id: &Id, deletion: &Deletion) -> Written {
         let live = self.get(id).ok_or_else(|| Failure::not_found(id))?;
         let metadata = &live["metadata"];
@@ -330,7 +327,7 @@ impl Store {
         if !finalized || finalizers(&live).next().is_some() {
             object["metadata"]["finalizers"] = rest.into();
         }
-        // A pod stays until its kubelet has ended it.
+        // A pod remains until its kubelet has stopped it.
         if finalized && id.resource.kind != "Pod" {
             return Ok(self.remove(id, &live));
         }
@@ -344,7 +341,7 @@ impl Store {
         Ok(self.commit(id, Some(&live), object))
     }
 
-    /// Removes an object whatever its finalizers say, as the kubelet removes a pod that has ended.
+    /// Removes an object regardless of its finalizers, as the kubelet removes a terminated pod.
     pub fn remove(&mut self, id: &Id, live: &Arc<Object>) -> Arc<Object> {
         self.objects.remove(id);
         let mut last = live.to_value();
@@ -376,7 +373,7 @@ impl Store {
                 let answer = object.clone();
                 self.objects.remove(id);
                 self.record(id, Some(live), &mut object, true);
-                // With the version that it had.
+                // Return the object with its last version before the deletion.
                 return Arc::new(answer.into());
             }
         }

@@ -1,10 +1,10 @@
-//! Strategic merge patches, as far as the simulated owners send them.
+//! Strategic merge patches, as far as the simulated owners use them.
 
 use serde_json::{Value, json};
 
 use super::schema::{ListType, Schema};
 
-/// Applies a strategic merge patch: elements of lists are told apart by their merge key.
+/// Applies a strategic merge patch: list elements are identified by their merge key.
 pub fn patch(target: &mut Value, patch: &Value, schema: Schema) {
     match (patch, schema.list()) {
         (Value::Object(fields), _) => {

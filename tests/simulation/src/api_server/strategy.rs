@@ -1,4 +1,4 @@
-//! What the server fills in, keeps and refuses, whatever a client sends.
+//! Fields that the server sets, preserves or rejects, whatever a client sends.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::id::Id;
 use super::managed::Writer;
 use super::status::Failure;
 
-/// Fills in what the server itself writes into a new object.
+/// Sets the fields of a new object that the server controls.
 pub(super) fn prepare(id: &Id, object: &mut Value) {
     object["apiVersion"] = id.resource.api_version().into();
     object["kind"] = id.resource.kind.into();
@@ -34,7 +34,7 @@ pub(super) fn prepare(id: &Id, object: &mut Value) {
     }
 }
 
-/// Fills in the only default on which the controller depends.
+/// Sets the only default on which the controller depends.
 pub(super) fn fill_in(id: &Id, object: &mut Value) {
     if id.resource.group == "apps"
         && let Some(spec) = object["spec"].as_object_mut()
@@ -43,7 +43,7 @@ pub(super) fn fill_in(id: &Id, object: &mut Value) {
     }
 }
 
-/// What an apply to the object, or to its status, does not change.
+/// Removes the fields that an apply to the object, or to its status, cannot change.
 pub(super) fn restrict(id: &Id, writer: &Writer, config: &mut Value) {
     if writer.status {
         let metadata = json!({"name": id.name, "namespace": id.namespace});
@@ -76,7 +76,7 @@ pub(super) fn keep_system_fields(live: &Value, changed: &mut Value) {
     }
 }
 
-/// Whether `wanted` names another value than that of the object.
+/// Whether `wanted` has a value for this field that differs from the object's.
 pub(super) fn differs(live: &Value, wanted: &Value, field: &str) -> bool {
     let (live, wanted) = (&live["metadata"][field], &wanted["metadata"][field]);
     wanted.is_string() && wanted != live
@@ -100,7 +100,7 @@ pub(super) fn check_version(id: &Id, live: &Value, wanted: &Value) -> Result<(),
     Ok(())
 }
 
-/// An object keeps its uid, and gets no further finalizers while it is being deleted.
+/// The uid of an object is immutable, and no finalizers can be added while it is being deleted.
 pub(super) fn check_metadata(live: &Value, changed: &Value, wanted: &Value) -> Result<(), Failure> {
     let is_new = |finalizer: &Value| !finalizers(live).any(|it| it == finalizer);
     let is_deleting = live["metadata"]["deletionTimestamp"].is_string();

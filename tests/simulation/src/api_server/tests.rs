@@ -83,7 +83,7 @@ fn update_takes_fields_from_the_manager_that_applied_them() {
     assert_eq!(owned(1), (json!("b"), json!({"f:data": {"f:x": {}}})));
 }
 
-/// The controller creates objects so, without a race.
+/// This is how the controller creates objects without a race.
 #[test]
 fn apply_with_a_version_creates_an_object_and_never_changes_one() {
     let (mut server, id) = server();
@@ -147,7 +147,7 @@ fn dependents_go_with_their_owner() {
     assert_eq!(server.store.get(&dependent), None);
 }
 
-/// As `docs/kubernetes-facts.md`, section 9, says of Kubernetes 1.36 and of 1.33 and older.
+/// As in `docs/kubernetes-facts.md`, section 9, for Kubernetes 1.36, and for 1.33 and older.
 #[test]
 fn crd_that_is_deleted_takes_no_new_object_and_goes_with_its_last() {
     for applies in [false, true] {

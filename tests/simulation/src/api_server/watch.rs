@@ -16,11 +16,11 @@ use super::store::{Change, Store};
 pub struct Watch {
     /// The watched resource.
     pub resource: &'static Resource,
-    /// Which objects are watched.
+    /// Which objects to watch.
     pub filter: Filter,
-    /// The version up to which changes were delivered.
+    /// The last delivered version.
     pub version: u64,
-    /// Whether only metadata is wanted.
+    /// Whether to return only metadata.
     pub metadata_only: bool,
 }
 
@@ -38,20 +38,20 @@ impl Event {
     #[must_use]
     pub fn line(&self) -> Bytes {
         let object = self.object.encoded(self.form);
-        // The type comes first, as with the real server: a client decodes the object by it.
+        // The type comes first, as from the real server: it tells a client how to decode the object.
         let head = format!("{{\"type\":\"{}\",\"object\":", self.kind);
         [head.as_bytes(), object, b"}\n"].concat().into()
     }
 
-    /// The same, decoded.
+    /// The event as JSON.
     #[must_use]
     pub fn value(&self) -> Value {
-        // It was encoded here.
+        // Encoded by this server, so it always decodes.
         serde_json::from_slice(&self.line()).unwrap_or_default()
     }
 }
 
-/// The line of an event that is about no object of the store.
+/// The line of an event that does not concern a stored object.
 #[must_use]
 pub fn line(kind: &str, object: &Value) -> Bytes {
     let event = encode(&json!({"type": kind, "object": object}));
@@ -59,10 +59,9 @@ pub fn line(kind: &str, object: &Value) -> Bytes {
 }
 
 impl Watch {
-    /// The next event, and the version that it brings. `None` if nothing has changed.
+    /// The next event and its version; `None` if nothing has changed.
     ///
-    /// # Errors
-    /// If the version of the watch is too old.
+    /// # Errors If the version of the watch is too old.
     pub fn next(&mut self, store: &Store) -> Result<Option<Event>, Failure> {
         let changes = store.changes_after(self.version)?;
         for change in changes {
@@ -91,7 +90,7 @@ impl Watch {
         };
         let form = Form::single(self.metadata_only);
         let object = match &change.before {
-            // One that is deleted is shown as it was, with the version of its deletion.
+            // A deleted object is shown in its last state, with the version of the deletion.
             Some(last) if kind == "DELETED" => {
                 let mut last = last.to_value();
                 last["metadata"]["resourceVersion"] = change.version.to_string().into();
@@ -102,7 +101,7 @@ impl Watch {
         Some(Event { kind, object, form })
     }
 
-    /// An event that only tells how far the watch has come.
+    /// A bookmark, which reports only how far the watch has progressed.
     #[must_use]
     pub fn bookmark(&self) -> Bytes {
         let (api_version, kind) = if self.metadata_only {

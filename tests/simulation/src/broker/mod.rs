@@ -1,4 +1,4 @@
-//! Brokers in memory.
+//! In-memory brokers.
 
 pub mod rabbitmq;
 pub mod sqs;
@@ -16,7 +16,7 @@ pub enum Broker {
 }
 
 impl Broker {
-    /// An empty broker for the transport of that name.
+    /// An empty broker for the transport with this name.
     #[must_use]
     pub fn new(transport: &str) -> Self {
         if sqs::TRANSPORTS.contains(&transport) {
@@ -26,7 +26,7 @@ impl Broker {
         }
     }
 
-    /// The names of its queues.
+    /// The names of the broker's queues.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         match self {
@@ -44,13 +44,13 @@ impl Broker {
         }
     }
 
-    /// Messages arrive in a queue, if it exists.
+    /// Adds messages to a queue, if it exists.
     pub fn publish(&mut self, queue: &str, messages: u64) {
         let before = self.messages(queue).unwrap_or_default();
         self.set_messages(queue, before + messages);
     }
 
-    /// All messages of a queue are received.
+    /// Consumes all messages of a queue.
     pub fn consume(&mut self, queue: &str) {
         match self {
             Self::Rabbitmq(_) => self.set_messages(queue, 0),
@@ -69,7 +69,7 @@ impl Broker {
         }
     }
 
-    /// Somebody deletes a queue, or its dead letter queue.
+    /// Deletes a queue or its dead letter queue, as another client might.
     pub fn lose(&mut self, queue: &str, random: &mut Rng) {
         let dlq = format!("{queue}{}", sqs::DLQ_SUFFIX);
         let has_dlq = self.messages(&dlq).is_some();
@@ -88,7 +88,7 @@ impl Broker {
         }
     }
 
-    /// Namespace and name of the actor that a queue is marked for.
+    /// Namespace and name of the actor that owns the queue, by its owner tag.
     #[must_use]
     pub fn owner_of(&self, queue: &str) -> Option<(String, String)> {
         match self {
@@ -97,8 +97,8 @@ impl Broker {
         }
     }
 
-    /// The queue of an actor with which this queue must go: itself, or the one whose dead letters it takes. Dead
-    /// letters may have been left.
+    /// The actor's queue with which this queue must be deleted: itself, or the one whose dead letters it takes. `None`
+    /// for a dead letter queue that has been used, because its messages are kept.
     #[must_use]
     pub fn actors_queue(&self, queue: &str) -> Option<String> {
         if let Self::Sqs(broker) = self
@@ -111,7 +111,7 @@ impl Broker {
         self.owner_of(queue).map(|_| queue.to_owned())
     }
 
-    /// Why messages for an actor do not arrive in its queue, which exists, or are not handled as they should be.
+    /// Why an existing queue does not receive the actor's messages, or would not handle them correctly.
     #[must_use]
     pub fn problem(&self, queue: &str, actor: &str) -> Option<String> {
         match self {

@@ -1,16 +1,16 @@
-//! RabbitMQ brokers in memory, as their management API shows them.
+//! In-memory RabbitMQ brokers, as seen through the management API.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
-/// A broker.
+/// A RabbitMQ broker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rabbitmq {
     name: String,
     exchanges: BTreeSet<String>,
-    /// Its queues.
+    /// The queues by name.
     pub queues: BTreeMap<String, Queue>,
     bindings: BTreeMap<Route, Value>,
 }
@@ -19,11 +19,11 @@ pub struct Rabbitmq {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queue {
     declaration: Value,
-    /// Messages that wait.
+    /// Number of waiting messages.
     pub messages: u64,
 }
 
-/// Exchange, queue and key of properties.
+/// Exchange, queue and properties key.
 type Route = (String, String, String);
 
 /// Status and body of a response.
@@ -41,7 +41,7 @@ fn done(is_new: bool) -> Response {
 }
 
 impl Rabbitmq {
-    /// An empty broker, whose cluster has this name.
+    /// An empty broker whose cluster has this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl Rabbitmq {
         (200, bound.cloned().collect())
     }
 
-    /// Namespace and name of the actor that a queue is marked for.
+    /// Namespace and name of the actor that owns the queue, by its owner tag.
     #[must_use]
     pub fn owner_of(&self, name: &str) -> Option<(String, String)> {
         let mut bound = self
@@ -201,7 +201,7 @@ impl Rabbitmq {
         })
     }
 
-    /// The routing keys by which an exchange reaches a queue.
+    /// The routing keys with which an exchange is bound to a queue.
     #[must_use]
     pub fn routes_to(&self, name: &str) -> BTreeSet<String> {
         let bound = self
@@ -228,7 +228,7 @@ impl Queue {
 }
 
 fn decoded(segment: &str) -> String {
-    // Names in a simulation need encoding only for the default virtual host.
+    // The only name in a simulation that needs encoding is the default virtual host.
     segment
         .replace("%2F", "/")
         .replace("%7E", "~")

@@ -1,4 +1,4 @@
-//! SQS in memory, as its JSON protocol shows it.
+//! In-memory SQS, as seen through its JSON protocol.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,32 +6,32 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Its transports: two regions of one account, by their names, and the first region of another account. Only the queues
-/// of the second one have dead letter queues.
+/// The transports by name: two regions of one account, and the first region of another account. Only queues of the
+/// second have dead letter queues.
 pub const TRANSPORTS: [&str; 3] = ["eu-north-1", "eu-south-1", "eu-north-1-other"];
 
-/// Another transport of the first one's account and region, by another access key. No actor uses it.
+/// Another transport for the account and region of the first, with another access key. No actor uses it.
 pub const TWIN: &str = "eu-north-1-twin";
 
-/// What the name of [`TWIN`] ends with, and that of the Secret with its access key.
+/// Suffix of the name of [`TWIN`], and of the Secret with its access key.
 const TWIN_SUFFIX: &str = "-twin";
 
-/// An access key for SQS, and the Secret that holds it.
+/// An SQS access key, and the Secret that holds it.
 pub const ACCESS_KEY: &str = "aws";
 
-/// What the names of transports of the other account end with, and of the Secret with its access key.
+/// Suffix of the names of the other account's transports, and of the Secret with its access key.
 pub const OTHER_ACCOUNT: &str = "-other";
 
-/// What the name of a dead letter queue ends with.
+/// Suffix of dead letter queue names.
 pub const DLQ_SUFFIX: &str = "-dlq";
 
-/// For so long the name of a deleted queue cannot be used again.
+/// How long the name of a deleted queue cannot be reused.
 const DELETED_RECENTLY: Duration = Duration::from_mins(1);
 
-/// For so long a new queue may not be found.
+/// How long a new queue may not be found.
 const CREATION: Duration = Duration::from_secs(1);
 
-/// For so long counts of messages may be out of date, and deleted queues may still be found.
+/// How long message counts may be stale, and deleted queues may still be found.
 pub const LAG: Duration = Duration::from_mins(1);
 
 /// Region and access key of a transport.
@@ -44,7 +44,7 @@ pub fn location(transport: &str) -> (&str, String) {
     (region, format!("{ACCESS_KEY}{suffix}"))
 }
 
-/// The transport whose queues this access key leads to in this region.
+/// The transport for a region and an access key.
 #[must_use]
 pub fn transport(region: &str, key: &str) -> String {
     let other = if key.ends_with(OTHER_ACCOUNT) {
@@ -61,7 +61,7 @@ pub struct Sqs {
     region: String,
     account: &'static str,
     queues: BTreeMap<String, Queue>,
-    /// Queues that were deleted, and when.
+    /// Deleted queues, and when they were deleted.
     deleted: BTreeMap<String, (Instant, Queue)>,
 }
 
@@ -71,18 +71,18 @@ struct Queue {
     attributes: BTreeMap<String, String>,
     tags: BTreeMap<String, String>,
     messages: u64,
-    /// Earlier numbers of messages, and until when each was right.
+    /// Earlier message counts, each with the time until which it was current.
     earlier: VecDeque<(Instant, u64)>,
 }
 
-/// An error of the service.
+/// An error returned by SQS.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     /// HTTP status.
     pub status: u16,
     /// Code of the JSON protocol.
     pub code: &'static str,
-    /// Code of the former query protocol, which a header carries.
+    /// Code of the older query protocol, sent in a header.
     pub query_code: &'static str,
     message: String,
 }
@@ -118,7 +118,7 @@ impl Failure {
         Self::new("InvalidAttributeValue", "InvalidParameterValue", message)
     }
 
-    /// SQS refuses calls above its limits with 403.
+    /// SQS rejects calls above its rate limits with 403.
     #[must_use]
     pub fn throttled() -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Failure {
         }
     }
 
-    /// An error of the service itself.
+    /// An internal error of SQS.
     #[must_use]
     pub fn internal() -> Self {
         Self {
@@ -148,7 +148,7 @@ impl Failure {
 }
 
 impl Sqs {
-    /// A transport without queues.
+    /// An empty region for a transport.
     #[must_use]
     pub fn new(transport: &str) -> Self {
         let (region, key) = location(transport);
@@ -165,10 +165,9 @@ impl Sqs {
         }
     }
 
-    /// Answers a call. A read shows counts and queues as they were up to `age` ago.
+    /// Answers a call. A read returns counts and queues as they were up to `age` ago.
     ///
-    /// # Errors
-    /// As the service does.
+    /// # Errors As SQS would return them.
     pub fn answer(
         &mut self,
         operation: &str,
@@ -193,7 +192,7 @@ impl Sqs {
                 let attributes = self.checked(&input["Attributes"])?;
                 let queue = self.queue_mut(name(input))?;
                 queue.attributes.extend(attributes);
-                // A policy is removed by setting an empty one.
+                // Setting an empty policy removes it.
                 queue.attributes.retain(|_, value| !value.is_empty());
                 Ok(json!({}))
             }
@@ -252,7 +251,7 @@ impl Sqs {
         Ok(json!({"QueueUrl": self.url(name)}))
     }
 
-    /// The attributes of a call, if they are valid.
+    /// The attributes of a call, after validation.
     fn checked(&self, attributes: &Value) -> Result<BTreeMap<String, String>, Failure> {
         let attributes = strings(attributes);
         let policy = attributes.get("RedrivePolicy").filter(|it| !it.is_empty());
@@ -293,18 +292,18 @@ impl Sqs {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
-    /// The names of its queues.
+    /// The names of all queues.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.queues.keys().map(String::as_str)
     }
 
-    /// The messages in a queue, if it exists.
+    /// The number of messages in a queue, if it exists.
     #[must_use]
     pub fn messages(&self, name: &str) -> Option<u64> {
         Some(self.queues.get(name)?.messages)
     }
 
-    /// The fewest messages that a queue has held for this long, if it exists.
+    /// The lowest number of messages that a queue has held during this time, if it exists.
     #[must_use]
     pub fn messages_for(&self, name: &str, time: Duration) -> Option<u64> {
         let queue = self.queues.get(name)?;
@@ -314,7 +313,7 @@ impl Sqs {
         counts.min()
     }
 
-    /// Messages arrive or are received.
+    /// Sets the number of messages, as if some had arrived or been received.
     pub fn set_messages(&mut self, name: &str, messages: u64) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
@@ -325,7 +324,7 @@ impl Sqs {
         }
     }
 
-    /// All messages are received. Of several, one is received again and again, and becomes a dead letter.
+    /// Receives all messages. If there are several, one is received repeatedly and becomes a dead letter.
     pub fn consume(&mut self, name: &str) {
         let dlq = self.queues.get(name);
         let dlq = dlq.filter(|queue| queue.messages > 2);
@@ -358,7 +357,7 @@ impl Sqs {
         }
     }
 
-    /// Namespace and name of the actor that a queue is tagged for.
+    /// Namespace and name of the actor that owns the queue, by its owner tag.
     #[must_use]
     pub fn owner_of(&self, name: &str) -> Option<(String, String)> {
         let tags = &self.queues.get(name)?.tags;
@@ -366,7 +365,7 @@ impl Sqs {
         Some((tag("asya.sh/namespace")?, tag("asya.sh/actor")?))
     }
 
-    /// Whether the tags say that a queue is a dead letter queue.
+    /// Whether its tags mark a queue as a dead letter queue.
     #[must_use]
     pub fn is_dlq(&self, name: &str) -> bool {
         let queue = self.queues.get(name);
@@ -374,8 +373,8 @@ impl Sqs {
         kind.is_some_and(|kind| kind == "dlq")
     }
 
-    /// What is not as an actor's queue should be: messages must not become visible again while they are processed
-    /// (SQS-3), and must go to the dead letter queue in the end (SQS-6).
+    /// How a queue differs from what an actor needs: messages must not become visible again while they are processed
+    /// (SQS-3), and must end up in the dead letter queue (SQS-6).
     #[must_use]
     pub fn problem(&self, name: &str) -> Option<String> {
         let queue = self.queues.get(name)?;
@@ -391,7 +390,7 @@ impl Sqs {
 }
 
 impl Queue {
-    /// The ARN of its dead letter queue.
+    /// The ARN of the dead letter queue.
     fn target(&self) -> String {
         let policy = self.attributes.get("RedrivePolicy");
         let policy = policy.and_then(|policy| serde_json::from_str::<Value>(policy).ok());
@@ -399,7 +398,7 @@ impl Queue {
         target.unwrap_or_default()
     }
 
-    /// Its attributes, with counts as they were `age` ago.
+    /// The attributes, with counts as they were `age` ago.
     fn shown(&self, age: Duration) -> Value {
         let mut earlier = self.earlier.iter();
         let then = earlier.find(|(until, _)| until.elapsed() < age);
@@ -416,7 +415,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The name of the queue that a call is about.
+/// The queue name in the input of a call.
 #[must_use]
 pub fn name(input: &Value) -> &str {
     let url = text(&input["QueueUrl"]);

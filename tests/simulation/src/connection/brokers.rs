@@ -1,4 +1,4 @@
-//! The way from a process to the brokers.
+//! Connections from a process to the brokers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::faults::Fault;
 use crate::process::Process;
 use crate::world::World;
 
-/// Longer than any slow call of a simulation.
+/// Longer than any slow call in a simulation.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes the clients of a process.
+/// Creates the clients of a process.
 #[must_use]
 pub fn clients(world: &Arc<World>, process: &Arc<Process>) -> BuildHttpClients {
     BuildHttpClients {

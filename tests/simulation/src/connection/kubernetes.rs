@@ -1,4 +1,4 @@
-//! The way from a process to the API server.
+//! Connections from a process to the API server.
 
 use std::convert::Infallible;
 use std::io;
@@ -35,7 +35,7 @@ use crate::world::targets::is_target;
 
 type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A client for a process.
+/// Creates the client of a process.
 #[must_use]
 pub fn client(world: &Arc<World>, process: &Arc<Process>) -> Client {
     let (world, process) = (Arc::clone(world), Arc::clone(process));
@@ -49,7 +49,7 @@ pub fn client(world: &Arc<World>, process: &Arc<Process>) -> Client {
     Client::new(service, "default")
 }
 
-/// A call of a process.
+/// A call by a process.
 struct Call {
     world: Arc<World>,
     process: Arc<Process>,
@@ -155,7 +155,7 @@ impl Call {
         }
         let (send, receive) = oneshot::channel();
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
-        // What is on its way arrives even if the client gives up.
+        // A request that has been sent arrives even if the client gives up.
         tokio::spawn(async move {
             sleep(latency.there).await;
             let answer = act(&world, &process, request, fault);
@@ -166,7 +166,7 @@ impl Call {
             let _ = send.send(answer);
         });
         let answer = receive.await.map_err(|_| broken())?;
-        // Only a living process receives it.
+        // Only a live process receives the response.
         let is_connected = self.process.can_send().await;
         if fault == Some(Fault::ResponseLost) || !is_connected {
             return Err(broken());
@@ -232,7 +232,7 @@ impl Call {
 }
 
 fn path(parts: &Parts) -> String {
-    // Which list or watch it is, but not from which version or page.
+    // The name identifies the list or watch, but not its version or page.
     let query = parts.uri.query().unwrap_or_default();
     let selectors = query
         .split('&')
@@ -241,14 +241,14 @@ fn path(parts: &Parts) -> String {
     format!("{}?{}", parts.uri.path(), selectors.join("&"))
 }
 
-/// Why the process may not use the resource.
+/// Why the process lacks permission on the resource.
 fn forbidden(world: &World, process: &Process, resource: &Resource) -> Option<Failure> {
     let is_forbidden =
         !process.is_target_controller && world.forbidden.lock().contains(resource.plural);
     is_forbidden.then(|| Failure::forbidden(resource))
 }
 
-/// The server acts upon a call.
+/// Carries out a call on the server.
 fn act(
     world: &World,
     process: &Process,
@@ -331,7 +331,7 @@ fn act(
     answer
 }
 
-/// What a write has changed, for the trace.
+/// The changes that a write made, for the trace.
 fn changes(earlier: &Value, live: &Value) -> String {
     let mut text = String::new();
     for field in ["data", "spec", "status"] {
@@ -344,7 +344,7 @@ fn add_changes(path: &str, earlier: &Value, live: &Value, text: &mut String) {
     if earlier == live {
         return;
     }
-    // They are or name keys and certificates, which no seed decides.
+    // These contain or name keys and certificates, which do not depend on the seed.
     let is_random = ["data.facts.json", "data.ca.", "data.tls."];
     if is_random.iter().any(|it| path.starts_with(it)) {
         text.extend([", ", path]);
@@ -361,7 +361,7 @@ fn add_changes(path: &str, earlier: &Value, live: &Value, text: &mut String) {
     }
 }
 
-/// An object in the trace. Names of Events end with the time of the real clock.
+/// An object as shown in the trace. Event names end with the time of the real clock.
 fn shown(id: &Id) -> String {
     let text = id.to_string();
     match text.rsplit_once('.') {
@@ -370,7 +370,7 @@ fn shown(id: &Id) -> String {
     }
 }
 
-/// Another client changes the object.
+/// Changes the object as another client.
 fn touch(world: &World, id: &Id) {
     let mut server = world.server.lock();
     let Some(live) = server.store.get(id) else {
@@ -386,7 +386,7 @@ fn touch(world: &World, id: &Id) {
     let _ = server.store.update(id, object, &writer);
 }
 
-/// The body of a watch.
+/// The response body of a watch.
 struct WatchStream {
     watch: Watch,
     world: Arc<World>,
@@ -448,7 +448,7 @@ impl WatchStream {
                         return Some(Err(io::ErrorKind::ConnectionReset.into()));
                     }
                     if self.bookmarks {
-                        // Changes of other resources count, too.
+                        // Changes of other resources count as well.
                         let last = self.watch.next(&self.world.server.lock().store);
                         let last = last.ok().flatten();
                         let line = last.map_or_else(|| self.watch.bookmark(), |event| event.line());
@@ -459,7 +459,7 @@ impl WatchStream {
         }
     }
 
-    /// An event takes its time, now and then long.
+    /// Delays an event, occasionally for long.
     async fn delay(&self) {
         let mut random = self.world.seed.rng_for(("event", &self.call, self.events));
         let is_late = self.world.faults.active() && random.u8(..16) == 0;

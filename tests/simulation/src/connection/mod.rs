@@ -1,4 +1,4 @@
-//! Connections of processes to the API server and to brokers, on which calls fail.
+//! Connections of processes to the API server and the brokers, with injected faults.
 
 pub mod brokers;
 pub mod kubernetes;

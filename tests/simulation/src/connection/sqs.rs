@@ -1,4 +1,4 @@
-//! The way from a process to SQS: the HTTP client of the AWS SDK.
+//! Connections from a process to SQS: the HTTP client of the AWS SDK.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::randomness::{Seed, delay};
 use crate::world::World;
 use crate::world::sqs::Call;
 
-/// Makes the clients of a process.
+/// Creates the clients of a process.
 #[must_use]
 pub fn clients(world: &Arc<World>, process: &Arc<Process>) -> BuildSqsHttpClient {
     let (world, process) = (Arc::clone(world), Arc::clone(process));
@@ -65,7 +65,7 @@ impl HttpConnector for SqsLink {
     }
 }
 
-/// Seeds the jitter once a call is over, even if the SDK gives it up.
+/// Seeds the jitter once a call is over, even if the SDK abandons it.
 struct Jitter {
     seed: Seed,
     call: String,
@@ -162,7 +162,7 @@ impl SqsLink {
         response(answer)
     }
 
-    /// How old the state is that a read shows: mostly a little, now and then as much as they may be.
+    /// The age of the state that a read shows: usually short, sometimes up to the maximum lag.
     fn age(&self, name: &str) -> Duration {
         let mut random = self.world.seed.rng_for(("age", name));
         if random.u8(..4) == 0 {

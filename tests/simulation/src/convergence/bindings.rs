@@ -1,4 +1,4 @@
-//! What must hold of bindings once users and faults leave the operator alone.
+//! What must hold for bindings once users and faults have stopped.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::world::pods::queue_of;
 use crate::world::targets::{has_ours, is_target, without_kept};
 use crate::world::workloads::is_ready;
 
-/// A binding and what the API server knows of it.
+/// A binding, with the state in which to check it.
 pub struct BindingExpectations<'a> {
     /// The API server's objects.
     pub store: &'a Store,
@@ -25,15 +25,15 @@ pub struct BindingExpectations<'a> {
     pub id: &'a Id,
     /// The actor.
     pub actor: &'a Value,
-    /// Whether a review of a pod has failed.
+    /// Whether a pod review has failed, so that a rollout may halt.
     pub may_halt: bool,
 }
 
 impl BindingExpectations<'_> {
-    /// What is not as the spec asks for.
+    /// Everything that differs from the spec.
     #[must_use]
     pub fn unmet(&self) -> Vec<String> {
-        // The rollout halted (ROLL-5): pods came back without the sidecar, and only another spec ends that.
+        // The rollout halted (ROLL-5): pods came back without the sidecar, and only a spec change ends that.
         if self.may_halt && self.condition("Injected") == ("False", "RolloutHalted") {
             return Vec::new();
         }
@@ -45,7 +45,7 @@ impl BindingExpectations<'_> {
             )];
         }
         match self.target() {
-            // Its owner takes from it what is ours, and the operator has yielded.
+            // Its owner removes our fields, and the operator has yielded.
             Some(target) if owners::is_replaced(&target) && self.has_yielded() => Vec::new(),
             Some(target) => self.bound(&target).into_iter().collect(),
             None => self.unbound().into_iter().collect(),
@@ -184,7 +184,7 @@ impl BindingExpectations<'_> {
                 (!is_reported).then(|| format!("{faults:?}, and ScalingReady is {status}/{reason}"))
             }
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
-            // It waits until a pod has the sidecar (SAFE-20).
+            // Scaling waits until a pod has the sidecar (SAFE-20).
             (true, None) if at_zero || current > 0 => {
                 let condition = self.condition("ScalingReady");
                 Some(format!("no ScaledObject: {condition:?}"))
@@ -209,7 +209,7 @@ impl BindingExpectations<'_> {
         *by == self.actor["metadata"]["uid"] && container(pod, "asya-sidecar").is_some()
     }
 
-    /// Whether the pod has what the spec asks for now.
+    /// Whether the pod matches the current spec.
     fn is_current(&self, pod: &Value) -> bool {
         let variable = |container: &Value, name: &str| {
             let mut all = container["env"].as_array().into_iter().flatten();
@@ -231,8 +231,8 @@ fn container<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
     all.find(|it| it["name"] == name)
 }
 
-/// Targets, and pods of targets, that are not as their users want them although there is no actor any more. The
-/// sidecars that an actor may leave in its pods stay, with the annotation that rolled them.
+/// Targets, and their pods, that differ from their users' intent although no actor is left. Sidecars that an actor may
+/// leave in its pods stay, with the annotation that rolled them.
 #[must_use]
 pub fn left_in_targets(world: &World, store: &Store) -> Vec<Problem> {
     let mut left = Vec::new();
@@ -254,7 +254,7 @@ pub fn left_in_targets(world: &World, store: &Store) -> Vec<Problem> {
             own.filter(|(_, pod)| !keeps_sidecars && container(pod, "asya-sidecar").is_some());
         left.extend(injected.map(|(id, _)| format!("{id} still has the sidecar").into()));
         if !keeps_sidecars {
-            // Nothing scales up from 0 what the queue has scaled there (SO-6).
+            // Nothing scales a target up again that the queue scaled to 0 (SO-6).
             let too_few = owners::too_few(store, target, QueueScaling::Inactive);
             left.extend(too_few.map(|why| format!("{id}: {why}").into()));
         }

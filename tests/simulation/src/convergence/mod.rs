@@ -1,4 +1,4 @@
-//! What must hold once users and faults leave the operator alone.
+//! What must hold once users and faults have stopped.
 
 pub mod bindings;
 pub mod owners;
@@ -24,7 +24,7 @@ use crate::world::workloads::is_ready;
 use crate::world::{NAMESPACES, World};
 use crate::world::{pods, rivals};
 
-/// What is not as the specs of all actors ask for.
+/// Everything that differs from the specs of all actors.
 #[must_use]
 pub fn unmet(world: &World) -> Vec<String> {
     let server = world.server.lock();
@@ -33,8 +33,8 @@ pub fn unmet(world: &World) -> Vec<String> {
     let mut unmet = Vec::new();
     for (id, actor) in store.all(&resources::ACTORS) {
         if actor["metadata"]["deletionTimestamp"].is_string() {
-            // It waits, as it should, for messages that nobody takes. KEDA starts pods that take them, unless another
-            // autoscaler keeps it from that.
+            // It rightly waits for messages that nobody consumes. KEDA starts pods that consume them, unless another
+            // autoscaler prevents it.
             let policy = &actor["spec"]["queue"]["deletionPolicy"];
             let waits =
                 (policy == "DeleteIfEmpty" || policy == "Drain") && messages(&brokers, id) > 0;
@@ -72,7 +72,7 @@ pub fn unmet(world: &World) -> Vec<String> {
     unmet
 }
 
-/// The actors whose deletion waits, with the number of messages in their queues.
+/// The actors whose deletion is waiting, with the number of messages in their queues.
 #[must_use]
 pub fn waiting_deletions(world: &World) -> Vec<(Id, u64)> {
     let server = world.server.lock();
@@ -84,7 +84,7 @@ pub fn waiting_deletions(world: &World) -> Vec<(Id, u64)> {
         .collect()
 }
 
-/// What is left although there is no actor any more.
+/// Everything that is left after all actors are deleted.
 #[must_use]
 pub fn left_behind(world: &World) -> Vec<Problem> {
     let server = world.server.lock();
@@ -106,7 +106,7 @@ pub fn left_behind(world: &World) -> Vec<Problem> {
         .collect();
     left.extend(left_in_targets(world, &server.store));
     for (host, broker) in world.brokers.lock().iter() {
-        // A queue whose declaration got no response may be untagged. It is kept, and an Event says so (QUE-34).
+        // A queue whose declaration got no response may be untagged. It is kept, and an Event reports it (QUE-34).
         let names = broker.names().into_iter();
         let names = names.filter(|name| {
             let actors = broker.actors_queue(name);
@@ -138,7 +138,8 @@ struct Expectations<'a> {
 
 impl Expectations<'_> {
     fn unmet(&self) -> Vec<String> {
-        // An earlier actor of the name has left its ScaledObject, so the number of pods is not this actor's (SAFE-25).
+        // The ScaledObject of an earlier actor with this name remains, so the number of pods is not this actor's
+        // (SAFE-25).
         if !self.scales() && self.has_orphaned_scaled_object() {
             return Vec::new();
         }
@@ -225,7 +226,7 @@ impl Expectations<'_> {
         let faults = scaling_faults(self.store, self.actor);
         match (self.scales(), object) {
             (true, None) if !faults.is_empty() => None,
-            // KEDA's admission webhook refuses changes beside another HPA (KEDA-9).
+            // KEDA's admission webhook rejects changes while another HPA exists (KEDA-9).
             (true, Some(_)) if faults.contains(&"RivalAutoscaler") => None,
             (true, None) => Some("no ScaledObject".to_owned()),
             (false, Some(_)) => Some("a ScaledObject is left".to_owned()),
@@ -247,12 +248,12 @@ impl Expectations<'_> {
         for (host, broker) in self.brokers {
             let found = broker.messages(&name);
             if self.actor["spec"]["transport"] != **host {
-                // Which pods a missing target has is not known for certain, so its retired queues wait (SAFE-29).
+                // The pods of a missing target are not known for certain, so its retired queues wait (SAFE-29).
                 if self.waits_for_target() {
                     continue;
                 }
-                // A binding that restarts no pod keeps the queue from which its pods still receive. So does one that
-                // has yielded to another writer.
+                // A binding that does not restart pods keeps the queue from which its pods still receive. So does one
+                // that has yielded to another writer.
                 let conflicts = self.actor["status"]["conflicts"].as_array();
                 let mut conflicts = conflicts.into_iter().flatten();
                 let keeps_pods = self.actor["spec"]["binding"]["rollout"] == "OnRestart"
@@ -287,7 +288,7 @@ impl Expectations<'_> {
         None
     }
 
-    /// What the status says must be true.
+    /// Checks that the status is true.
     fn status(&self) -> Option<String> {
         let status = &self.actor["status"];
         let (observed, generation) = (

@@ -1,4 +1,4 @@
-//! What must hold of targets that have owners.
+//! What must hold for targets that have owners.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::api_server::resources;
 use crate::api_server::store::{Store, owners};
 use crate::world::owners::kind::{REPLACED, owner_of_kind};
 
-/// What makes the pods of a target: its workload, or itself. `None` if it does not exist.
+/// The object that creates the target's pods: its workload, or the target itself. `None` if it does not exist.
 #[must_use]
 pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Object>> {
     let text = |field: &str| target[field].as_str().unwrap_or_default();
@@ -31,7 +31,7 @@ pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Ob
     store.get(&Id::new(resource, namespace, name))
 }
 
-/// Whether its user has stopped a target.
+/// Whether the user has stopped the target.
 #[must_use]
 pub fn is_stopped(store: &Store, namespace: &str, target: &Value) -> bool {
     let name = target["name"].as_str().unwrap_or_default();
@@ -49,7 +49,7 @@ fn service_of(store: &Store, workload: &Value) -> Option<Arc<Object>> {
     store.get(&Id::new(&resources::INFERENCE_SERVICES, namespace, name))
 }
 
-/// The class of autoscaler that a user has set, so that the queue must not scale.
+/// The autoscaler class set by a user, which forbids the queue to scale.
 #[must_use]
 pub fn class_of_user(store: &Store, workload: &Value) -> Option<String> {
     let service = service_of(store, workload)?;
@@ -66,16 +66,16 @@ fn is_external(service: &Value) -> bool {
 /// Whether the queue scales a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueScaling {
-    /// There is a `ScaledObject`.
+    /// A `ScaledObject` exists.
     Active,
-    /// There is none, and none may be, because KEDA is not installed.
+    /// No `ScaledObject` exists, and none can, because KEDA is not installed.
     WithoutKeda,
-    /// There is none.
+    /// No `ScaledObject` exists.
     Inactive,
 }
 
-/// Whether a workload has fewer pods than its owner alone would give it: those that the owner's HPA asks for, which is
-/// there unless the queue scales, or did so until KEDA was uninstalled.
+/// Whether a workload has fewer pods than its owner alone would give it: those requested by the owner's HPA, which
+/// exists unless the queue scales, or did so until KEDA was uninstalled.
 #[must_use]
 pub fn too_few(store: &Store, workload: &Value, scaling: QueueScaling) -> Option<String> {
     let service = service_of(store, workload)?;
@@ -90,7 +90,7 @@ pub fn too_few(store: &Store, workload: &Value, scaling: QueueScaling) -> Option
         }
         (_, Some(hpa)) => &hpa["spec"]["minReplicas"],
         (_, None) if scaling == QueueScaling::Active => return None,
-        // The number that KEDA set last stays (SO-5), and the status says why, which is checked there.
+        // The last number set by KEDA stays (SO-5), and the status says why, which is checked elsewhere.
         (_, None) if scaling == QueueScaling::WithoutKeda && is_external(&service) => return None,
         (_, None) => {
             return Some("neither the owner's HPA scales it, nor does the queue".to_owned());
@@ -101,7 +101,7 @@ pub fn too_few(store: &Store, workload: &Value, scaling: QueueScaling) -> Option
         .then(|| format!("{replicas} replicas, but its owner alone would give it {least}"))
 }
 
-/// Whether the owner of a workload replaces it by a manifest.
+/// Whether the owner of a workload replaces it with a manifest.
 #[must_use]
 pub fn is_replaced(workload: &Value) -> bool {
     workload["metadata"]["annotations"][REPLACED] == "true"

@@ -1,19 +1,19 @@
-//! What is found to be wrong.
+//! Problems found by checks.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::api_server::object::Object;
 
-/// Something that is not as it should be. It is looked for every second, and shown only if it is still there at the
-/// end.
+/// A deviation from the expected state. Checks run every second; a problem is reported only if it still exists at the
+/// deadline.
 pub struct Problem {
     what: String,
     object: Option<Arc<Object>>,
 }
 
 impl Problem {
-    /// A problem of this object.
+    /// A problem with this object.
     #[must_use]
     pub fn of(what: String, object: &Arc<Object>) -> Self {
         let object = Some(Arc::clone(object));

@@ -7,7 +7,7 @@ use crate::api_server::resources;
 use crate::api_server::store::Store;
 use crate::world::{keda, rivals};
 
-/// The workload that an actor has or binds to, whether it exists or not.
+/// The workload that an actor creates or binds, whether or not it exists.
 #[must_use]
 pub fn workload_of(actor: &Value) -> Id {
     let (metadata, spec) = (&actor["metadata"], &actor["spec"]);
@@ -23,7 +23,7 @@ pub fn workload_of(actor: &Value) -> Id {
     Id::new(resource, &text(&metadata["namespace"]), &text(name))
 }
 
-/// The reasons for which `ScalingReady` must be false.
+/// The reasons why `ScalingReady` must be false.
 #[must_use]
 pub fn scaling_faults(store: &Store, actor: &Value) -> Vec<&'static str> {
     let spec = &actor["spec"];

@@ -63,7 +63,8 @@ async fn deleted_name_is_refused_for_a_minute() {
     assert!(create(&mut sqs, "q", &json!({})).is_ok());
 }
 
-/// SQS-4, SQS-6: a dead letter queue must exist first, takes messages, and is given up by an empty policy.
+/// SQS-4, SQS-6: a dead letter queue must exist before a policy names it, takes messages, and is detached by an empty
+/// policy.
 #[tokio::test(start_paused = true)]
 async fn redrive_policy_names_an_existing_queue() {
     let mut sqs = Sqs::new(TRANSPORTS[1]);
@@ -88,7 +89,7 @@ async fn redrive_policy_names_an_existing_queue() {
     assert!(sqs.problem("q").is_some());
 }
 
-/// AWS: requests may still find a deleted queue for a minute, and do not find a new one for a second.
+/// AWS: requests may still find a deleted queue for a minute, and may not find a new one for a second.
 #[tokio::test(start_paused = true)]
 async fn reads_may_show_what_was_a_moment_ago() {
     let mut sqs = Sqs::new(TRANSPORTS[0]);
