@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use crate::run::{Options, Report, run};
 
-/// Runs the seeds on several threads, until this many have failed, and prints each that does. Returns those that
-/// failed, in order.
+/// Runs the seeds on several threads until this many have failed, and prints each failure. Returns the failed seeds, in
+/// order.
 #[must_use]
 pub fn failing(seeds: &[u64], threads: usize, failures: usize) -> Vec<(u64, Report)> {
     let (next, failing) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -1,8 +1,8 @@
-//! Makes a failing run smaller: leaves out actions and faults for as long as it still fails in the same way.
+//! Shrinks a failing run: leaves out actions and faults as long as it still fails in the same way.
 
 use crate::run::{Options, Report, run};
 
-/// The smallest failing run that was found, and how it went. At most `attempts` runs.
+/// The smallest failing run found in at most `attempts` runs, with its report.
 #[must_use]
 pub fn shrink(options: &Options, report: Report, mut attempts: usize) -> (Options, Report) {
     let (mut best, mut report) = (options.clone(), report);
@@ -27,7 +27,7 @@ pub fn shrink(options: &Options, report: Report, mut attempts: usize) -> (Option
     (best, report)
 }
 
-/// What went wrong, without the names and numbers of the run.
+/// The kind of failure: the message without the names and numbers of the run.
 fn kind(report: &Report) -> String {
     let first = report.violations.first().map_or("", String::as_str);
     let text = first.split(['{', '[', '(']).next().unwrap_or_default();

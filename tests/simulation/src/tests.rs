@@ -4,7 +4,7 @@ use std::num::NonZero;
 use crate::run::{Options, run};
 use crate::seeds::failing;
 
-/// As in the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -15,7 +15,7 @@ fn options(seed: u64) -> Options {
     }
 }
 
-/// Runs on a thread of its own, where the hashes of the standard library begin differently.
+/// Runs on its own thread, where the standard library's hashes have different seeds.
 fn trace(seed: u64) -> Vec<String> {
     let run = std::thread::spawn(move || run(&options(seed)));
     run.join().map(|report| report.trace).unwrap_or_default()
@@ -35,14 +35,14 @@ fn same_seed_gives_the_same_trace() {
     }
 }
 
-/// Seeds that have found defects, besides the first ones.
+/// Seeds that have found bugs, run in addition to the first ones.
 const FOUND: [u64; 35] = [
     211, 338, 451, 751, 981, 1089, 1152, 1409, 1636, 2181, 2626, 2734, 2889, 2976, 3074, 3183,
     3293, 3792, 3803, 4219, 4660, 4726, 5356, 5687, 5965, 6389, 7005, 7021, 7802, 9782, 9923,
     10362, 104_077, 104_183, 300_666,
 ];
 
-/// Among the invariants: only the leader writes, and only it reads from brokers (FW-16, QUE-21). No change of a user
+/// Among the invariants: only the leader writes, and only it reads from brokers (FW-16, QUE-21). No change by a user
 /// waits until other workloads have rolled out (SAFE-36).
 #[test]
 fn hundred_seeds_hold_all_invariants() {

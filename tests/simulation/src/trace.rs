@@ -1,4 +1,4 @@
-//! What happened, one line per event.
+//! The trace of a run, one line per event.
 
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ impl Trace {
         *self.0.lock() = Vec::new();
     }
 
-    /// A number that differs between different traces.
+    /// A hash that differs between different traces.
     #[must_use]
     pub fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! The replicas of the webhook, which are started again whenever they end.
+//! The webhook's replicas, which are restarted whenever they end.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::randomness::delay;
 use crate::world::World;
 use crate::world::webhooks::Endpoint;
 
-/// The replicas.
+/// The webhook's replicas.
 pub struct WebhookReplicas {
     current: Vec<Mutex<Arc<Process>>>,
 }
 
 impl WebhookReplicas {
-    /// This many replicas, none of them running yet.
+    /// Creates this many replicas without starting them.
     #[must_use]
     pub fn new(count: usize) -> Self {
         let process = |index| Mutex::new(Arc::new(Process::webhook(name(index, 0))));
@@ -28,7 +28,7 @@ impl WebhookReplicas {
         }
     }
 
-    /// The process of a replica that was started last.
+    /// The latest process of a replica.
     #[must_use]
     pub fn current(&self, replica: usize) -> Arc<Process> {
         Arc::clone(&self.current[replica].lock())
@@ -41,7 +41,7 @@ impl WebhookReplicas {
         }
     }
 
-    /// Runs a replica, and runs it again a while after it has ended.
+    /// Runs a replica, and restarts it a while after it ends.
     async fn keep_running(self: Arc<Self>, world: Arc<World>, replica: usize) {
         for incarnation in 1_u32.. {
             let process = Arc::new(Process::webhook(name(replica, incarnation)));

@@ -1,4 +1,4 @@
-//! What users, bystanders and the environment do in a run.
+//! Actions of users, bystanders and the environment.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub type Actor = (&'static str, &'static str);
 pub enum Action {
     /// A user creates an actor with this spec, unless it exists.
     Create(Actor, Value),
-    /// A user changes the spec of an actor by a merge patch.
+    /// A user changes an actor's spec with a merge patch.
     Update(Actor, Value),
     /// A user pauses an actor.
     Pause(Actor),
-    /// A user ends the pause of an actor.
+    /// A user unpauses an actor.
     Resume(Actor),
     /// A user deletes an actor.
     Delete(Actor),
@@ -31,56 +31,56 @@ pub enum Action {
     Publish(Actor, u64),
     /// A user creates the target of an actor, with this many pods, unless it exists.
     CreateTarget(Actor, TargetKind, u8),
-    /// A user changes the version of the model in an actor's target.
+    /// A user changes the model version in an actor's target.
     ChangeTarget(Actor, TargetKind, u8),
-    /// A user scales an actor's target, unless the queue does.
+    /// A user scales an actor's target, unless the queue scales it.
     ScaleTarget(Actor, TargetKind, u8),
     /// A user deletes an actor's target.
     DeleteTarget(Actor, TargetKind),
-    /// Somebody deletes an object that the operator made for an actor.
+    /// Someone deletes an object that the operator created for an actor.
     DeleteChild(Actor, &'static str),
-    /// Somebody changes the operator's workload.
+    /// Someone changes the operator's workload.
     ChangeChild(Actor),
-    /// Somebody deletes an actor's queue.
+    /// Someone deletes an actor's queue.
     DeleteQueue(Actor),
-    /// A replica crashes after this many further calls.
+    /// A replica crashes after this many more calls.
     Crash(usize, u64),
     /// A replica is asked to stop.
     Stop(usize),
     /// A replica loses its network.
     Partition(usize, Duration),
-    /// A replica of the webhook crashes after this many further calls of its own.
+    /// A webhook replica crashes after this many more calls of its own.
     CrashWebhook(usize, u64),
-    /// A replica of the webhook loses its network.
+    /// A webhook replica loses its network.
     CutWebhook(usize, Duration),
-    /// Somebody deletes what an owner has made of an actor's target.
+    /// Someone deletes what an owner created for an actor's target.
     DeleteWorkload(Actor, OwnerKind),
-    /// An owner of targets crashes after this many further calls of its own.
+    /// An owner of targets crashes after this many more calls of its own.
     CrashOwner(OwnerKind, u64),
     /// An owner of targets loses its network.
     CutOwner(OwnerKind, Duration),
-    /// The API server forgets its history, so that watches must list again.
+    /// The API server discards its history, so that watches must list again.
     Compact,
-    /// Somebody takes the operator's rights on the kind of an owner's targets away.
+    /// Someone removes the operator's permissions on the kind of an owner's targets.
     Forbid(OwnerKind),
-    /// Somebody gives them back.
+    /// Someone grants them again.
     Allow(OwnerKind),
-    /// Somebody uninstalls KEDA with its CRDs; its operator stops before they are gone, or after.
+    /// Someone uninstalls KEDA with its CRDs; its operator stops either before or after they are gone.
     UninstallKeda {
-        /// Whether it stops before.
+        /// Whether the operator stops first.
         stops_first: bool,
     },
-    /// Somebody installs KEDA.
+    /// Someone installs KEDA.
     InstallKeda,
     /// A user creates an HPA for the workload of an actor, if it exists.
     CreateHpa(Actor),
-    /// A user deletes it.
+    /// A user deletes that HPA.
     DeleteHpa(Actor),
     /// An administrator limits the pods of a namespace to what they use now and this much more.
     SetQuota(&'static str, Limited, i64),
     /// An administrator removes the limit.
     DeleteQuota(&'static str),
-    /// The clocks of the operator's nodes are off by this many seconds from now on.
+    /// From now on, the clocks of the operator's nodes are off by this many seconds.
     SetClock(i16),
 }
 

@@ -1,4 +1,4 @@
-//! The part of a schedule that is about bindings and their targets.
+//! The actions of a schedule on bindings and their targets.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::schedule::action::{Action, Actor};
 use crate::world::NAMESPACES;
 use crate::world::targets::{TargetKind, target_name};
 
-/// The bindings of a run, each with the kind of its target.
+/// The bindings of a run, each with its target's kind.
 pub struct Bindings(Vec<(Actor, TargetKind)>);
 
-/// Actors that bind, whose names no standalone actor has.
+/// Actors with a `workloadRef`; no standalone actor has these names.
 fn actors() -> [Actor; 3] {
     let [first, second] = NAMESPACES;
     [(first, "x"), (first, "y"), (second, "z")]
@@ -26,7 +26,7 @@ const KINDS: [TargetKind; 4] = [
 ];
 
 impl Bindings {
-    /// None in half of all runs.
+    /// Draws the bindings; half of all runs have none.
     pub fn new(random: &mut Rng) -> Self {
         let count = if random.bool() {
             random.usize(1..=3)
@@ -48,7 +48,7 @@ impl Bindings {
         !self.0.is_empty()
     }
 
-    /// Creates targets and actors, in either order.
+    /// Creates targets and actors, each pair in random order.
     pub fn begin(&mut self, random: &mut Rng) -> Vec<Action> {
         let mut actions = Vec::new();
         for (actor, kind) in &self.0 {
@@ -64,7 +64,7 @@ impl Bindings {
         actions
     }
 
-    /// A later action.
+    /// Draws a later action.
     pub fn action(&self, random: &mut Rng) -> Action {
         let (actor, kind) = *pick(random, &self.0);
         match random.u8(..20) {

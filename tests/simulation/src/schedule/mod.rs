@@ -1,4 +1,4 @@
-//! What happens in a run, besides the faults of single calls: all of it follows from the seed.
+//! Everything that happens in a run, except faults of single calls. Derived from the seed.
 
 pub mod action;
 pub mod bindings;
@@ -20,33 +20,33 @@ use crate::world::NAMESPACES;
 use crate::world::owners::OwnerKind;
 use crate::world::quotas::Limited;
 
-/// What happens in a run.
+/// The schedule of a run.
 pub struct Schedule {
-    /// Number of replicas. With several there is a leader election.
+    /// Number of controller replicas. If there are several, they elect a leader.
     pub replicas: usize,
-    /// Share of calls that fail.
+    /// Fraction of calls that fail.
     pub fault_rate: f64,
-    /// When, and what.
+    /// The actions, with their times.
     pub actions: Vec<(Duration, Action)>,
-    /// The owners of targets that run, each in one namespace.
+    /// The owners of targets that run, each with its namespace.
     pub owners: BTreeSet<(OwnerKind, &'static str)>,
-    /// When the last action is over, and faults end.
+    /// When the last action is over and faults end.
     pub end: Duration,
 }
 
-/// By how many seconds a clock is wrong at most. It is set during a run, so two times may differ by twice as much.
+/// Maximum clock skew in seconds. It changes during a run, so two times may differ by twice as much.
 pub const MAX_CLOCK_SKEW: i16 = 120;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Only an actor of its own namespace uses a queue's name: the first namespace owns the first two, the second the last.
+/// Each queue name is used only in one namespace: the first namespace has the first two actors, the second the last.
 fn actors() -> [Actor; 3] {
     let [first, second] = NAMESPACES;
     [(first, NAMES[0]), (first, NAMES[1]), (second, NAMES[2])]
 }
 
 impl Schedule {
-    /// The schedule of a seed.
+    /// Draws the schedule of a seed.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         let mut random = seed.rng_for("plan");
@@ -99,8 +99,8 @@ impl Schedule {
     }
 }
 
-/// What happens beside the actors, from the beginning to a little after their last action: KEDA comes and goes, and
-/// clocks are wrong.
+/// Cluster-wide actions, from the start to a little after the last action on actors: KEDA comes and goes, and clocks
+/// are wrong.
 fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
     let mut actions = Vec::new();
     let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
@@ -108,7 +108,7 @@ fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)
         let stops_first = random.u8(..3) == 0;
         let at = delay(random, 0..end);
         actions.push((at, Action::UninstallKeda { stops_first }));
-        // What waits for its finalizers would never end.
+        // Without KEDA, objects with its finalizers would never be deleted.
         if stops_first || random.u8(..3) > 0 {
             actions.push((at + delay(random, 10..60_000), Action::InstallKeda));
         }
@@ -124,7 +124,7 @@ fn around_the_cluster(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)
     actions
 }
 
-/// In some runs, a user pauses an actor for a while, and often changes it meanwhile. The last pause has an end.
+/// In some runs, a user pauses an actor for a while, and often changes it meanwhile. The last pause ends.
 fn pauses(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
     if random.u8(..4) > 0 {
         return Vec::new();
@@ -142,7 +142,7 @@ fn pauses(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
     actions
 }
 
-/// In some runs, a user scales an actor's workload by an HPA, perhaps for a while only.
+/// In some runs, a user scales an actor's workload with an HPA, possibly only for a while.
 fn rivals(random: &mut Rng, actors: &[Actor], end: Duration) -> Vec<(Duration, Action)> {
     if random.u8(..5) > 0 {
         return Vec::new();

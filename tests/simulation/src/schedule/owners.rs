@@ -1,4 +1,4 @@
-//! The part of a schedule that is about targets with owners: its actions happen beside all others.
+//! The actions of a schedule on targets with owners, concurrent with all other actions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::world::NAMESPACES;
 use crate::world::owners::OwnerKind;
 use crate::world::targets::{TargetKind, target_name};
 
-/// Actors whose targets have owners, in a run.
+/// The actors of a run whose targets have owners.
 pub struct Owned(Vec<(Actor, OwnerKind)>);
 
-/// Actors whose names no others have.
+/// Actors whose names no other actor has.
 fn all() -> [(Actor, OwnerKind); 5] {
     let [first, second] = NAMESPACES;
     [
@@ -30,7 +30,7 @@ fn all() -> [(Actor, OwnerKind); 5] {
 }
 
 impl Owned {
-    /// None in two thirds of all runs.
+    /// Draws the actors; two thirds of all runs have none.
     pub fn new(random: &mut Rng) -> Self {
         let mut all = all().to_vec();
         let count = [0, 0, 0, 0, 1, 2][random.usize(..6)];
@@ -40,14 +40,14 @@ impl Owned {
         Self(all)
     }
 
-    /// The owners that run, each in one namespace.
+    /// The owners that run, each with its namespace.
     #[must_use]
     pub fn owners(&self) -> BTreeSet<(OwnerKind, &'static str)> {
         let owners = self.0.iter();
         owners.map(|(actor, owner)| (*owner, actor.0)).collect()
     }
 
-    /// What happens, and when.
+    /// Draws the actions, with their times.
     pub fn actions(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
         let mut actions = Vec::new();
         let mut at = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl Owned {
         actions
     }
 
-    /// In a quarter of the runs with owners, the operator may not use the targets of one for a while.
+    /// In a quarter of the runs with owners, the operator temporarily lacks permission on one owner's targets.
     pub fn rights(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
         let mut owners = self.0.iter().map(|(_, owner)| *owner);
         let Some(owner) = owners.find(|owner| !owner.is_gitops()) else {
@@ -120,7 +120,7 @@ fn spec(random: &mut Rng, actor: &Actor, owner: OwnerKind) -> Value {
         "binding": binding(random, owner),
         "queue": {"deletionPolicy": pick(random, &["Delete", "Delete", "Retain", "DeleteIfEmpty", "Drain"])},
     });
-    // The owner's kind says where the model listens.
+    // The owner's kind determines where the model listens.
     if !owner.is_gitops() && random.bool() {
         spec["runtime"]["targetURL"] = Value::Null;
     }
@@ -130,12 +130,12 @@ fn spec(random: &mut Rng, actor: &Actor, owner: OwnerKind) -> Value {
     spec
 }
 
-/// Nobody lets the queue scale what has no `/scale`, or whose manifest says how many pods it has.
+/// The queue cannot scale a target without `/scale`, or one whose manifest sets the number of pods.
 fn is_scalable(owner: OwnerKind) -> bool {
     !matches!(owner, OwnerKind::Ray | OwnerKind::Replace)
 }
 
-/// Only a target without an owner in the cluster lets its pod template be written (BIND-17, BIND-18).
+/// Only a target without an owner in the cluster allows changes to its pod template (BIND-17, BIND-18).
 fn binding(random: &mut Rng, owner: OwnerKind) -> Value {
     if owner.is_gitops() && random.u8(..3) > 0 {
         return json!({"strategy": "Template", "rollout": null, "required": null});

@@ -5,7 +5,7 @@ use crate::installation::BROKERS;
 use crate::randomness::{Seed, pick};
 use crate::schedule::Action;
 
-/// Gives the two transports of a schedule other names in most runs.
+/// Reassigns the two transports of a schedule in most runs.
 pub fn assign<'a>(seed: Seed, actions: impl Iterator<Item = &'a mut Action>) {
     let mut random = seed.rng_for("transports");
     let [east, west] = BROKERS;

@@ -1,4 +1,4 @@
-//! Admission: the API server calls the webhook as its configurations say.
+//! Admission: the API server calls the webhook as its configurations specify.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,15 +22,15 @@ use crate::api_server::status::Failure;
 use crate::api_server::store::Store;
 use crate::faults::Fault;
 
-/// What is reviewed.
+/// The change under review.
 pub struct Review<'a> {
     /// The object's resource, namespace and name.
     pub id: &'a Id,
     /// CREATE, UPDATE or DELETE.
     pub operation: &'static str,
-    /// The object as it is stored.
+    /// The stored object.
     pub old: Option<&'a Value>,
-    /// Whether nothing is stored.
+    /// Whether it is a dry run.
     pub dry_run: bool,
 }
 
@@ -38,7 +38,7 @@ impl World {
     /// Reviews an object before it is stored; mutating webhooks change it.
     ///
     /// # Errors
-    /// If a webhook denies it, or must not fail and does, or if a quota rejects it.
+    /// If a webhook denies it, or fails with failure policy Fail, or if a quota rejects it.
     pub fn admit(
         &self,
         store: &Store,
@@ -69,7 +69,7 @@ impl World {
         Ok(())
     }
 
-    /// The webhook's response.
+    /// Calls a webhook and returns its response.
     fn call(
         &self,
         entry: &Value,
@@ -99,7 +99,7 @@ impl World {
     }
 }
 
-/// All entries of the configurations of a kind, in the order of their names.
+/// All entries of the configurations of a kind, sorted by name.
 fn entries(store: &Store, resource: &'static Resource) -> Vec<Value> {
     let all = store.all(resource).map(|(_, configuration)| configuration);
     let entries = all.filter_map(|configuration| configuration["webhooks"].as_array());
@@ -158,11 +158,11 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 thread_local! {
-    /// Compiled once per thread, since that takes longer than a review.
+    /// Compiled once per thread, because compiling takes longer than a review.
     static COMPILED: RefCell<HashMap<String, Option<Rc<Program>>>> = RefCell::default();
 }
 
-/// The program of a CEL expression; `None` if it does not compile.
+/// The compiled CEL expression; `None` if it does not compile.
 fn program(expression: &str) -> Option<Rc<Program>> {
     COMPILED.with_borrow_mut(|all| {
         let compiled = all.entry(expression.to_owned());
@@ -171,8 +171,8 @@ fn program(expression: &str) -> Option<Rc<Program>> {
     })
 }
 
-/// Whether all match conditions hold. One that fails to evaluate counts as true, so that a mistake is noticed by what
-/// the webhook then does.
+/// Whether all match conditions hold. One that cannot be evaluated counts as true, so that the webhook's response
+/// reveals the mistake.
 fn conditions_hold(entry: &Value, review: &Review<'_>, object: &Value) -> bool {
     let mut conditions = entry["matchConditions"].as_array().into_iter().flatten();
     conditions.all(|condition| {
@@ -224,7 +224,7 @@ fn send(
         let body = response.into_body().collect().await.ok()?;
         serde_json::from_slice::<Value>(&body.to_bytes()).ok()
     };
-    // A review waits for nothing (ADM-7).
+    // A review never waits (ADM-7).
     let review = answer.now_or_never().flatten();
     let mut review = review.ok_or("the webhook answered with an error, or not at once")?;
     Ok(review["response"].take())

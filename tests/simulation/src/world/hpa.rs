@@ -1,4 +1,4 @@
-//! The HPAs of others than KEDA: they keep the number of pods within its limits, unless it is zero.
+//! HPAs that do not belong to KEDA: they keep the number of pods within their limits, unless it is zero.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::api_server::store::{Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 
-/// One step for every HPA.
+/// Reconciles every HPA once.
 pub fn step(store: &mut Store) {
     let of_keda = |hpa: &Value| owners(hpa).any(|it| it["kind"] == "ScaledObject");
     let all = store.all(&resources::HPAS).filter(|(_, hpa)| !of_keda(hpa));

@@ -1,4 +1,4 @@
-//! What must never happen, checked when the controller writes.
+//! Invariants, checked whenever the controller writes.
 
 use serde_json::Value;
 
@@ -13,18 +13,18 @@ pub const FOREIGN: &str = "example.com/foreign";
 
 /// A queue that is about to be deleted.
 pub(super) struct QueueRemoval<'a> {
-    /// Host or region of its broker.
+    /// Host or region of the broker.
     pub host: &'a str,
     /// Its name.
     pub queue: &'a str,
-    /// The messages that would be lost, as far as the operator can know of them.
+    /// The number of messages that would be lost, as far as the operator can know.
     pub messages: u64,
-    /// Namespace and name of the actor that it is marked for.
+    /// Namespace and name of the actor that owns it, by the owner tag.
     pub owner: Option<(String, String)>,
 }
 
 impl World {
-    /// Objects of others stay as they are.
+    /// Objects of others are not changed.
     pub(super) fn check_foreign(&self, process: &Process, id: &Id) {
         let object = self.server.lock().store.get(id);
         if object.is_some_and(|it| it["metadata"]["annotations"][FOREIGN] == "true") {
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// No queue goes that its policy keeps, that pods receive from, or that a living actor uses.
+    /// No queue is deleted that its policy keeps, that pods receive from, or that a living actor uses.
     pub(super) fn check_queue_deletion(
         &self,
         process: &Process,
@@ -59,7 +59,7 @@ impl World {
         self.check_queue_removal(process, removal);
     }
 
-    /// Same, on any broker.
+    /// The same check, for any broker.
     pub(super) fn check_queue_removal(&self, process: &Process, removal: QueueRemoval<'_>) {
         let QueueRemoval {
             host,

@@ -1,4 +1,4 @@
-//! KEDA: an HPA for every `ScaledObject`, and replicas by the number of messages.
+//! KEDA: an HPA for every `ScaledObject`, and replicas that follow the number of messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ static CRDS: [&Resource; 2] = [
     &resources::TRIGGER_AUTHENTICATIONS,
 ];
 const FINALIZER: &str = "finalizer.keda.sh";
-/// Label with the name of a `ScaledObject`.
+/// Label with the name of the `ScaledObject`.
 const NAME: &str = "scaledobject.keda.sh/name";
 
-/// Whether KEDA is meant to be installed, and whether it runs.
+/// Whether KEDA should be installed, and whether it runs.
 pub struct Keda {
     is_wanted: bool,
     runs: bool,
@@ -38,13 +38,13 @@ impl Default for Keda {
 }
 
 impl Keda {
-    /// Somebody installs it, or installs it again.
+    /// Someone installs or reinstalls it.
     pub fn install(&mut self) {
         *self = Self::default();
     }
 
-    /// Somebody uninstalls it. Its CRDs are deleted while it still runs and removes its finalizers, or it stops before,
-    /// and they wait for it.
+    /// Someone uninstalls it. Either its CRDs are deleted while it still runs and removes its finalizers, or it stops
+    /// first and the CRDs remain until it runs again.
     pub fn uninstall(&mut self, store: &mut Store, stops_first: bool) {
         self.is_wanted = false;
         self.runs = !stops_first;
@@ -53,7 +53,7 @@ impl Keda {
         }
     }
 
-    /// One step.
+    /// Runs one step.
     pub fn step(&self, store: &mut Store, brokers: &BTreeMap<String, Broker>) {
         if self.is_wanted {
             install(store);
@@ -66,21 +66,21 @@ impl Keda {
     }
 }
 
-/// Installs its CRDs where they are missing.
+/// Installs its missing CRDs.
 pub fn install(store: &mut Store) {
     for resource in CRDS {
         store.install_crd(resource);
     }
 }
 
-/// Whether it can be used.
+/// Whether its CRDs are installed.
 #[must_use]
 pub fn is_installed(store: &Store) -> bool {
     CRDS.iter()
         .all(|resource| store.serving(resource) == Serving::Served)
 }
 
-/// One step for every `ScaledObject`.
+/// Reconciles every `ScaledObject` once.
 fn step(store: &mut Store, brokers: &BTreeMap<String, Broker>) {
     let all = store.all(&resources::SCALED_OBJECTS);
     let all: Vec<(Id, Arc<Object>)> = all.map(|(id, it)| (id.clone(), Arc::clone(it))).collect();

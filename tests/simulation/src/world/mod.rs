@@ -1,4 +1,4 @@
-//! Everything outside the controller: API server, brokers, and the controllers and users beside it.
+//! The environment of the controller: API server, brokers, users and other controllers.
 
 pub mod admission;
 pub mod hpa;
@@ -47,54 +47,54 @@ use webhooks::Webhooks;
 /// Namespaces of actors.
 pub const NAMESPACES: [&str; 2] = ["team-a", "team-b"];
 
-/// Within this time of verifying something, the operator may act upon it.
+/// How long the operator may act on something that it has verified.
 const READ_VALID_FOR: Duration = Duration::from_secs(3);
 
-/// How long a process may still read from brokers after another one has become the leader.
+/// How long a process may still read from brokers after another has become the leader.
 const LAST_READS: Duration = Duration::from_secs(5);
 
-/// Everything outside the controller.
+/// The environment of the controller.
 pub struct World {
     /// The seed of the run.
     pub seed: Seed,
-    /// Whether replicas elect a leader.
+    /// Whether the replicas elect a leader.
     pub elects: bool,
     /// The API server.
     pub server: Mutex<ApiServer>,
-    /// The brokers, by the names of their transports.
+    /// The brokers, by transport name.
     pub brokers: Mutex<BTreeMap<String, Broker>>,
-    /// What goes wrong.
+    /// The faults of calls.
     pub faults: Faults,
-    /// What happened.
+    /// The trace of the run.
     pub trace: Trace,
-    /// The replicas of the webhook.
+    /// The webhook's replicas.
     pub webhooks: Webhooks,
     /// The controllers that own targets.
     pub owners: Owners,
-    /// Notified when something happens outside the API server, such as the arrival of messages.
+    /// Notified of events outside the API server, such as the arrival of messages.
     pub messages: Notify,
-    /// What became of KEDA.
+    /// The state of KEDA.
     pub keda: Mutex<Keda>,
-    /// What the operator has no right to, because a value of the chart is off.
+    /// Kinds on which the operator lacks permission because a chart value is off.
     pub forbidden: Mutex<BTreeSet<&'static str>>,
-    /// Who holds the lease, and since when.
+    /// The holder of the lease, and since when.
     leader: Mutex<Option<(String, Instant)>>,
     violations: Mutex<Vec<String>>,
-    /// What processes have found when they read an actor, a workload or pods, and when.
+    /// The states that processes saw when they read an actor, a workload or pods, with the time.
     found: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
-    /// Changes by the controller, leases left out.
+    /// Writes by the controller, except to leases.
     writes: Mutex<Vec<String>>,
-    /// The version up to which the controllers of workloads have nothing left to do; `None` if they try again.
+    /// The version up to which the workload controllers have nothing left to do; `None` if they retry.
     workloads_seen: Mutex<Option<u64>>,
-    /// Host and name of queues that an actor's policy keeps.
+    /// Host and name of the queues that a policy keeps.
     kept: Mutex<BTreeSet<(String, String)>>,
-    /// UIDs of actors that were deleted with propagation policy Orphan.
+    /// UIDs of actors deleted with propagation policy Orphan.
     orphaned: Mutex<BTreeSet<String>>,
-    /// Targets whose pods may keep the sidecar of an actor that is gone.
+    /// Targets whose pods may keep the sidecar of a deleted actor.
     sidecars_kept: Mutex<BTreeSet<Id>>,
 }
 
-/// A writer without subresource.
+/// A writer of the main resource.
 #[must_use]
 pub fn writer(manager: &str) -> Writer {
     Writer {
@@ -103,7 +103,7 @@ pub fn writer(manager: &str) -> Writer {
     }
 }
 
-/// A writer of statuses.
+/// A writer of the `status` subresource.
 #[must_use]
 pub fn status_writer(manager: &str) -> Writer {
     Writer {
@@ -113,7 +113,7 @@ pub fn status_writer(manager: &str) -> Writer {
 }
 
 impl World {
-    /// A world with namespaces, KEDA's CRDs and brokers, and nothing else.
+    /// A world with only namespaces, KEDA's CRDs and brokers.
     #[must_use]
     pub fn new(seed: Seed, elects: bool, faults: Faults) -> Self {
         let mut server = ApiServer::default();
@@ -173,8 +173,8 @@ impl World {
         }
     }
 
-    /// Frees what the run has used. Clients hold the world, and processes that live as long as their program may hold
-    /// themselves, and so their clients, for ever.
+    /// Frees the memory of the run. Clients hold the world, and processes that live as long as the program may hold
+    /// themselves, and so their clients, forever.
     pub fn clear(&self) {
         self.webhooks.clear();
         self.trace.clear();
@@ -182,25 +182,25 @@ impl World {
         *self.server.lock() = ApiServer::default();
     }
 
-    /// Records that an invariant does not hold.
+    /// Records a violated invariant.
     pub fn violation(&self, what: String) {
         self.trace.add("INVARIANT", &what);
         self.violations.lock().push(what);
     }
 
-    /// The invariants that did not hold.
+    /// The violated invariants so far.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.violations.lock().clone()
     }
 
-    /// The writes of the controller that changed anything, leases left out.
+    /// The writes by the controller that changed anything, except to leases.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         self.writes.lock().clone()
     }
 
-    /// Whether an actor's policy keeps this queue even without the actor.
+    /// Whether an actor's policy keeps this queue even after the actor is gone.
     #[must_use]
     pub fn keeps(&self, host: &str, queue: &str) -> bool {
         self.kept
@@ -208,13 +208,13 @@ impl World {
             .contains(&(host.to_owned(), queue.to_owned()))
     }
 
-    /// Whether an actor of this target may have left its sidecars.
+    /// Whether an actor may have left its sidecars in this target.
     #[must_use]
     pub fn keeps_sidecars(&self, target: &Id) -> bool {
         self.sidecars_kept.lock().contains(target)
     }
 
-    /// Whether a binding leaves its pods as they are until they are restarted.
+    /// Whether a binding leaves its pods unchanged until they are restarted.
     #[must_use]
     pub fn has_bindings_on_restart(&self) -> bool {
         let server = self.server.lock();
@@ -222,7 +222,7 @@ impl World {
         actors.any(|(_, actor)| actor["spec"]["binding"]["rollout"] == "OnRestart")
     }
 
-    /// Whether another writer reverts, or has reverted, what an actor writes into its target.
+    /// Whether another writer has reverted a field that an actor set in its target.
     #[must_use]
     pub fn has_conflicts(&self) -> bool {
         let server = self.server.lock();
@@ -230,7 +230,7 @@ impl World {
         actors.any(|(_, actor)| actor["status"]["conflicts"].is_array())
     }
 
-    /// Notes what a process finds when it reads an actor, a workload or pods.
+    /// Records the state that a process saw when it read an actor, a workload or pods.
     pub fn note_read(&self, process: &Process, verb: &Verb) {
         let reads = match verb {
             Verb::Get(id) => [
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// Checks what a process does to something that users change at the same time: why it is wrong now and was already
-    /// wrong when the process verified it a moment ago. Nobody can see what changes after that.
+    /// Checks a write to something that users change concurrently: it is a violation only if it is wrong now and was
+    /// already wrong when the process last verified it. Nobody can see later changes.
     fn check_unchanged_since_read(
         &self,
         process: &Process,
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// Only the leader may write.
+    /// Checks that only the leader writes.
     pub fn check_writer(&self, process: &Process, id: &Id) {
         if id.resource == &resources::LEASES {
             return;
@@ -289,7 +289,7 @@ impl World {
         self.check_leader(process, &id.to_string());
     }
 
-    /// Notes who holds the lease after a write to it.
+    /// Records the holder after a write to the lease.
     fn note_leader(&self) {
         let lease = Id::new(
             &resources::LEASES,
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// Only the leader reads from brokers (QUE-21). A read that has begun may end a moment after the lease.
+    /// Only the leader reads from brokers (QUE-21). A read in progress may end a moment after its lease.
     fn check_reader(&self, process: &Process, what: &str) {
         let leader = self.leader.lock();
         let other = leader
@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// Counts a write that changed something.
+    /// Records a write that changed something.
     pub fn note_write(&self, process: &Process, id: &Id, verb: &str) {
         if id.resource == &resources::LEASES {
             self.note_leader();
@@ -345,7 +345,7 @@ impl World {
         }
     }
 
-    /// A broker acts upon a call of the controller.
+    /// A broker carries out a call by the controller.
     pub fn act_on_broker(
         &self,
         process: &Process,
@@ -379,7 +379,7 @@ impl World {
         answer
     }
 
-    /// Runs the other controllers of the cluster, forever.
+    /// Runs the other controllers of the cluster forever.
     pub async fn run_controllers(self: Arc<Self>) {
         let changed = self.server.lock().store.subscribe(None);
         for round in 0_u64.. {
@@ -396,7 +396,7 @@ impl World {
         }
     }
 
-    /// The actor with this UID is deleted with propagation policy Orphan.
+    /// Records that the actor with this UID is deleted with propagation policy Orphan.
     pub fn note_orphaned(&self, id: &Id, uid: &str) {
         self.orphaned.lock().insert(uid.to_owned());
         self.note_kept_queue(id);
@@ -410,8 +410,8 @@ impl World {
             .extend(hosts.map(|host| ((*host).to_owned(), queue.clone())));
     }
 
-    /// A queue outlives its actor with policy Retain, and with pods that outlive it. With rollout `OnRestart` the
-    /// sidecars then stay as well (BIND-43).
+    /// Records queues that outlive their actor: with policy Retain, or with pods that outlive it. With rollout
+    /// `OnRestart` the sidecars then stay as well (BIND-43).
     fn note_kept_queues(&self, store: &Store) {
         for (id, actor) in store.all(&resources::ACTORS) {
             let spec = &actor["spec"];
@@ -431,7 +431,7 @@ impl World {
         }
     }
 
-    /// One step of the controllers of workloads, unless nothing that they read has changed. Returns whether a pod was
+    /// Runs one step of the workload controllers, unless nothing that they read has changed. Returns whether a pod was
     /// denied.
     fn step_workloads(&self, store: &mut Store) -> bool {
         let mut seen = self.workloads_seen.lock();
@@ -447,7 +447,7 @@ impl World {
         denied
     }
 
-    /// One step of all controllers. Returns when the next one is due if nothing changes.
+    /// Runs one step of all controllers. Returns when the next one is due if nothing changes.
     fn step(&self) -> Option<Duration> {
         let mut server = self.server.lock();
         let store = &mut server.store;
@@ -459,13 +459,13 @@ impl World {
         hpa::step(store);
         let due = pods::step(store, self.seed);
         pods::consume(store, &mut brokers);
-        // A workload's controller tries again.
+        // The workload controller retries.
         let retry = denied.then_some(Duration::from_secs(2));
         due.into_iter().chain(retry).min()
     }
 }
 
-/// Whether a process competes for the lease with this identity.
+/// Whether this lease identity belongs to the process.
 fn is_identity_of(process: &Process, holder: &str) -> bool {
     holder.starts_with(&format!("{}_", process.name))
 }

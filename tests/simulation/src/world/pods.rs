@@ -1,4 +1,4 @@
-//! The kubelet, and what runs in pods.
+//! The kubelet, and the containers of pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::broker::{Broker, sqs};
 use crate::clock;
 use crate::randomness::{Seed, delay};
 
-/// Makes pods ready a while after their creation, and removes those that are deleted. Returns when the next one is due.
+/// Makes pods ready a while after their creation, and removes deleted ones. Returns when the next one is due.
 pub fn step(store: &mut Store, seed: Seed) -> Option<Duration> {
     let pods: Vec<(Id, Arc<Object>)> = store
         .all(&resources::PODS)
@@ -67,7 +67,7 @@ fn make_ready(store: &mut Store, id: &Id, pod: &Value) {
     let _ = store.update(id, pod, &status_writer("kubelet"));
 }
 
-/// Broker and queue from which a pod receives, by its sidecar's environment.
+/// Broker and queue from which a pod receives, according to its sidecar's environment.
 #[must_use]
 pub fn queue_of(pod: &Value) -> Option<(String, String)> {
     let containers = pod["spec"]["containers"].as_array()?;
@@ -88,7 +88,7 @@ pub fn queue_of(pod: &Value) -> Option<(String, String)> {
     Some((host, format!("asya-{actor}")))
 }
 
-/// Ready pods take the messages of their queues.
+/// Ready pods consume the messages of their queues.
 pub fn consume(store: &Store, brokers: &mut BTreeMap<String, Broker>) {
     for (_, pod) in store.all(&resources::PODS).filter(|(_, pod)| is_ready(pod)) {
         if let Some((host, queue)) = queue_of(pod)

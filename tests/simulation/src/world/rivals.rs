@@ -1,4 +1,4 @@
-//! Autoscalers that users create for the workloads of actors, beside ours.
+//! Autoscalers that users create for actors' workloads, in addition to ours.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::api_server::id::Id;
 use crate::api_server::resources;
 use crate::api_server::store::Store;
 
-/// Creates an HPA for a workload, between one pod and two.
+/// Creates an HPA for a workload, with one to two pods.
 pub fn create(store: &mut Store, workload: &Id) {
     let target = json!({
         "apiVersion": workload.resource.api_version(), "kind": workload.resource.kind, "name": workload.name,
@@ -21,12 +21,12 @@ pub fn create(store: &mut Store, workload: &Id) {
     );
 }
 
-/// Deletes the HPA for a workload of this name.
+/// Deletes the HPA of the workload with this name.
 pub fn delete(store: &mut Store, namespace: &str, workload: &str) {
     let _ = store.delete(&hpa_of(namespace, workload), &Deletion::default());
 }
 
-/// Whether there is one.
+/// Whether there is an HPA for the workload.
 #[must_use]
 pub fn exists(store: &Store, workload: &Id) -> bool {
     let hpa = store.get(&hpa_of(&workload.namespace, &workload.name));

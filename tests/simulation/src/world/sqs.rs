@@ -11,17 +11,17 @@ use crate::broker::Broker;
 use crate::broker::sqs::{DLQ_SUFFIX, Failure, LAG, TRANSPORTS, name};
 use crate::process::Process;
 
-/// A count of messages was made at most this long before a deletion that follows from it, besides the lag of counts: it
+/// Maximum age of a message count when the deletion based on it is sent, in addition to the lag of counts: the count
 /// and the two calls after it take up to 10 s each.
 const COUNTED: Duration = Duration::from_secs(30);
 
-/// A call.
+/// A call to SQS.
 pub struct Call {
-    /// The transport by which it comes.
+    /// The transport that it is sent through.
     pub transport: String,
-    /// What is to be done.
+    /// The name of the operation.
     pub operation: String,
-    /// With what.
+    /// The input of the operation.
     pub input: Value,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Call {
 }
 
 impl Call {
-    /// Whether it changes anything.
+    /// Whether it is a write.
     #[must_use]
     pub fn writes(&self) -> bool {
         !self.operation.starts_with("Get") && !self.operation.starts_with("List")
@@ -41,10 +41,9 @@ impl Call {
 }
 
 impl World {
-    /// SQS acts upon a call of the controller; a read shows what was `age` ago.
+    /// SQS carries out a call by the controller; a read shows the state from `age` ago.
     ///
-    /// # Errors
-    /// As the service does.
+    /// # Errors As SQS would return them.
     pub fn act_on_sqs(
         &self,
         process: &Process,
@@ -77,8 +76,8 @@ impl World {
         answer
     }
 
-    /// A dead letter queue goes with its queue, without messages; every other queue as on other brokers. Messages that
-    /// no count could show yet are nobody's fault.
+    /// A dead letter queue is deleted after its queue, when empty; for other queues the rules of all brokers apply.
+    /// Messages that no count could show yet do not matter.
     fn check_sqs_deletion(&self, process: &Process, call: &Call) {
         let queue = name(&call.input);
         let brokers = self.brokers.lock();

@@ -1,4 +1,4 @@
-//! Workloads that users own, and to which actors bind.
+//! Users' workloads, to which actors bind.
 
 use asya_owners::kserve::AUTOSCALER_CLASS;
 use serde_json::{Map, Value, json};
@@ -18,10 +18,10 @@ use crate::process::Process;
 /// Label of workloads to which actors bind.
 pub const TARGET: &str = "example.com/target";
 
-/// The annotation by which the operator rolls pods.
+/// The annotation with which the operator rolls pods.
 const ROLL: &str = "asya.sh/roll";
 
-/// How the pods of a target are replaced.
+/// Kinds of targets, by how their pods are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
     /// A `Deployment` with rolling updates.
@@ -30,9 +30,9 @@ pub enum TargetKind {
     Recreate,
     /// A `StatefulSet` with rolling updates.
     StatefulSet,
-    /// A `StatefulSet` whose pods its user deletes.
+    /// A `StatefulSet` whose pods are deleted by its user.
     OnDelete,
-    /// What this owner reconciles.
+    /// Reconciled by this owner.
     Owned(OwnerKind),
 }
 
@@ -47,7 +47,7 @@ impl TargetKind {
         }
     }
 
-    /// A workload with this name, number of pods and version of its model.
+    /// A workload with this name, number of pods and model version.
     #[must_use]
     pub fn object(self, name: &str, replicas: u8, version: u8) -> Value {
         if let Self::Owned(owner) = self {
@@ -86,14 +86,15 @@ pub fn target_name(actor: &str) -> String {
     format!("model-{actor}")
 }
 
-/// Whether an object is a target, or what an owner makes of one. Its pods, which may have the same label, are not.
+/// Whether an object is a target, or was created from one by an owner. Its pods, which may have the same label, are
+/// not.
 #[must_use]
 pub fn is_target(object: &Value) -> bool {
     let is_owned = || owners(object).any(|it| it["kind"] == "Workspace");
     object["kind"] != "Pod" && (object["metadata"]["labels"][TARGET] == "true" || is_owned())
 }
 
-/// An object without what the operator may write into it, and without what changes with every write.
+/// An object without what the operator may write into it, and without fields that change with every write.
 #[must_use]
 pub fn without_ours(object: &Value) -> Value {
     let mut object = object.clone();
@@ -135,13 +136,12 @@ fn strip(value: &Value) -> Value {
     }
 }
 
-/// No user sets this class of autoscaler (SO-5).
+/// No user sets this autoscaler class (SO-5).
 fn is_handoff(key: &str, value: &Value) -> bool {
     key == AUTOSCALER_CLASS && value == "external"
 }
 
-/// Annotations without those that stay with the sidecars: KServe would restart the pods if one were taken away
-/// (BIND-43).
+/// Annotations without those that stay with the sidecars: KServe would restart the pods if one were removed (BIND-43).
 #[must_use]
 pub fn without_kept(annotations: &Value) -> Value {
     let all = annotations.as_object().into_iter().flatten();
@@ -151,10 +151,10 @@ pub fn without_kept(annotations: &Value) -> Value {
         .collect()
 }
 
-/// Whether the operator has left something in an object.
+/// Whether the operator has left anything in an object.
 #[must_use]
 pub fn has_ours(object: &Value) -> bool {
-    // Also within JSON in an annotation.
+    // Also in JSON within an annotation.
     let is_ours = |text: &str| {
         text.starts_with("asya-") || text.contains("asya.sh/") || text.contains("\"asya-")
     };
@@ -162,7 +162,7 @@ pub fn has_ours(object: &Value) -> bool {
         Value::String(text) => is_ours(text),
         Value::Array(items) => items.iter().any(has_ours),
         Value::Object(fields) => fields.iter().any(|(key, value)| {
-            // It repeats the names of fields that another manager still owns.
+            // This repeats the names of fields that another manager still owns.
             key != "managedFields" && (is_ours(key) || is_handoff(key, value) || has_ours(value))
         }),
         _ => false,
@@ -214,11 +214,11 @@ impl World {
         });
     }
 
-    /// Of a target, the operator changes only what is its own.
+    /// The operator changes only its own fields of a target.
     pub fn check_target(&self, process: &Process, id: &Id, (before, after): (&Value, &Value)) {
         let (mut before, after) = (without_ours(before), without_ours(after));
         if before["spec"]["replicas"] == 0 {
-            // It may wake a target that no autoscaler scales any more.
+            // It may scale up a target from 0 that no autoscaler scales any more.
             before["spec"]["replicas"] = after["spec"]["replicas"].clone();
         }
         if before != after {

@@ -1,4 +1,4 @@
-//! The replicas of the webhook that the API server can reach.
+//! The webhook replicas that the API server can reach.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use crate::process::Process;
 use crate::randomness::{Seed, pick};
 
-/// A replica that runs.
+/// A running replica.
 pub struct Endpoint {
     /// Its process.
     pub process: Arc<Process>,
     /// The webhook.
     pub replica: asya_webhook::Replica,
-    /// What it serves.
+    /// The routes that it serves.
     pub routes: Router,
 }
 
-/// The replicas that run.
+/// The running replicas.
 #[derive(Default)]
 pub struct Webhooks {
     running: Mutex<Vec<Endpoint>>,
@@ -44,18 +44,18 @@ impl Webhooks {
         self.running.lock().clear();
     }
 
-    /// Records that a review failed, or may have been answered from an old state.
+    /// Records that a review failed, or may have been answered from a stale cache.
     pub fn record_failure(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a review has failed, or may have been answered from an old state.
+    /// Whether a review has failed, or may have been answered from a stale cache.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// What one of the ready replicas serves.
+    /// The routes of one of the ready replicas.
     #[must_use]
     pub fn endpoint(&self, seed: Seed, call: &str) -> Option<Router> {
         let all = self.running.lock();

@@ -1,4 +1,4 @@
-//! The controllers of `Deployment`s and `StatefulSet`s. They create and delete pods, without `ReplicaSet` objects.
+//! The controllers of `Deployment`s and `StatefulSet`s. They create and delete pods directly, without `ReplicaSet`s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::api_server::store::{Store, owners};
 
 const MANAGER: &str = "kube-controller-manager";
 
-/// The workloads.
+/// The resources of the workloads.
 pub static RESOURCES: [&Resource; 2] = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
 
-/// One step for every workload. Returns whether a pod was denied.
+/// Reconciles every workload once. Returns whether a pod was denied.
 pub fn step(world: &World, store: &mut Store) -> bool {
     let mut denied = false;
     for resource in RESOURCES {
@@ -38,7 +38,7 @@ struct Workload {
     object: Arc<Object>,
     /// Identifies the pod template.
     revision: String,
-    /// Its pods, except those that end.
+    /// Its pods, except terminating ones.
     pods: Vec<(Id, Arc<Object>)>,
 }
 
@@ -109,7 +109,7 @@ impl Workload {
         strategy.unwrap_or("RollingUpdate")
     }
 
-    /// Whether pods of another revision exist, even if they are ending.
+    /// Whether pods of another revision exist, including terminating ones.
     fn has_old(&self, store: &Store) -> bool {
         let uid = &self.object["metadata"]["uid"];
         let mut pods = store.all(&resources::PODS).map(|(_, pod)| pod);
@@ -119,8 +119,8 @@ impl Workload {
         })
     }
 
-    /// The old pods that go now. Those of a Deployment go when the new ones are ready; those of a StatefulSet one by
-    /// one, from the last, because their names are needed.
+    /// The old pods to delete now. Those of a Deployment are deleted once the new ones are ready; those of a
+    /// StatefulSet one by one, starting with the last, because their names are reused.
     fn to_replace<'a>(
         &self,
         old: &[&'a (Id, Arc<Object>)],
@@ -132,7 +132,8 @@ impl Workload {
             "Recreate" => old.to_vec(),
             _ if is_stateful => {
                 let is_whole = ready + old.len() >= wanted;
-                // With ordered pods, not even one that is not ready is replaced.
+                // With ordered pod management, no pod is replaced, not even an unready one, while an old pod is
+                // unready.
                 let is_ordered = self.object["spec"]["podManagementPolicy"] != "Parallel";
                 let may_go = is_whole && (!is_ordered || old.iter().all(|(_, pod)| is_ready(pod)));
                 let last = old.iter().max_by_key(|(id, _)| id.name.clone());
@@ -193,7 +194,7 @@ impl Workload {
         Ok(())
     }
 
-    /// An Event about a pod that was denied; one for all attempts.
+    /// An Event about denied pods; one for all attempts.
     fn report_denied(&self, store: &mut Store, (kind, name): (&str, &str), message: &str) {
         let namespace = &self.id.namespace;
         let id = Id::new(

@@ -1,4 +1,4 @@
-//! Argo CD with self-heal (SIM-7): it syncs Deployments with what users have committed, and prunes the others.
+//! Argo CD with self-heal (SIM-7): syncs Deployments with committed manifests, and prunes the others.
 
 use std::sync::{Arc, Weak};
 
@@ -11,10 +11,10 @@ use super::World;
 use crate::api_server::id::Id;
 use crate::api_server::resources;
 
-/// Label of what Argo CD has created.
+/// Label of objects created by Argo CD.
 pub const TRACKED: &str = "argocd.argoproj.io/instance";
 
-/// Argo CD in one namespace.
+/// Argo CD for one namespace.
 pub struct GitOps {
     world: Weak<World>,
     namespace: &'static str,
@@ -30,7 +30,7 @@ impl GitOps {
         }
     }
 
-    /// What is committed for a Deployment.
+    /// The committed manifest of a Deployment.
     fn manifest(&self, name: &str) -> Option<Value> {
         let id = Id::new(&resources::DEPLOYMENTS, self.namespace, name);
         let world = self.world.upgrade()?;

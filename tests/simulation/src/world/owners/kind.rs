@@ -10,7 +10,7 @@ use crate::api_server::id::Id;
 use crate::api_server::resources::{self, Resource};
 use crate::world::targets::{TARGET, TargetKind};
 
-/// Annotation of what is replaced by its manifest.
+/// Annotation of objects that are replaced with their manifest.
 pub const REPLACED: &str = "example.com/replaced";
 
 /// An owner of targets.
@@ -24,12 +24,12 @@ pub enum OwnerKind {
     Ray,
     /// Argo CD, which syncs a Deployment with a manifest (SIM-7).
     Argo,
-    /// Argo CD that replaces a Deployment by its manifest, so that nothing of others stays (SIM-7).
+    /// Argo CD that replaces a Deployment with its manifest, so that no fields of others survive (SIM-7).
     Replace,
 }
 
 impl OwnerKind {
-    /// What users create; `None` if that is not an object of the cluster.
+    /// The kind that users create; `None` if it is not an object in the cluster.
     #[must_use]
     pub fn resource(self) -> Option<&'static Resource> {
         match self {
@@ -40,13 +40,13 @@ impl OwnerKind {
         }
     }
 
-    /// Kind of the object to which actors bind.
+    /// The kind to which actors bind.
     #[must_use]
     pub fn target(self) -> &'static Resource {
         self.resource().unwrap_or(&resources::DEPLOYMENTS)
     }
 
-    /// The workload of a target; `None` if its pods have none.
+    /// The workload of a target; `None` if its pods have no workload.
     #[must_use]
     pub fn workload(self, target: &Id) -> Option<Id> {
         let at = |resource, name: &str| Some(Id::new(resource, &target.namespace, name));
@@ -58,7 +58,7 @@ impl OwnerKind {
         }
     }
 
-    /// A target with this name, number of pods and version of its model.
+    /// A target with this name, number of pods and model version.
     #[must_use]
     pub fn object(self, name: &str, replicas: u8, version: u8) -> Value {
         let mut object = match self {
@@ -73,7 +73,7 @@ impl OwnerKind {
                     object["metadata"]["annotations"][REPLACED] = "true".into();
                 }
                 if let (Self::Argo, Some(spec)) = (self, object["spec"].as_object_mut()) {
-                    // Whoever lets the queue scale leaves them out.
+                    // Users who let the queue scale omit the replicas.
                     spec.remove("replicas");
                 }
                 object
@@ -85,7 +85,7 @@ impl OwnerKind {
         object
     }
 
-    /// A user wants another version of the model, or something else that only this owner knows.
+    /// A user changes the model version, or something specific to this owner.
     pub fn change(self, object: &mut Value, version: u8) {
         let image = Value::from(format!("model:{version}"));
         let annotations = &mut object["metadata"]["annotations"];
@@ -96,7 +96,7 @@ impl OwnerKind {
             // KServe copies it to the pods.
             Self::Kserve if version == 7 => toggle(annotations, "example.com/note", "hello"),
             Self::Kserve => object["spec"]["predictor"]["containers"][0]["image"] = image,
-            // Another base image, which replaces the whole pod template.
+            // Another base image, which causes the whole pod template to be replaced.
             Self::Kaito if version >= 5 => {
                 let label = &mut object["metadata"]["labels"][UPGRADE];
                 let next = if *label == "second" {
@@ -119,7 +119,7 @@ impl OwnerKind {
         }
     }
 
-    /// A user wants another number of pods. KAITO's Workspaces say nothing about it, nor do manifests.
+    /// A user changes the number of pods. KAITO's Workspaces do not specify it, nor do manifests.
     pub fn set_replicas(self, object: &mut Value, replicas: u8) {
         match self {
             Self::Kserve => {
@@ -133,7 +133,7 @@ impl OwnerKind {
     }
 }
 
-/// Sets an annotation, or removes it if it has this value.
+/// Sets an annotation, or removes it if it already has this value.
 fn toggle(annotations: &mut Value, key: &str, value: &str) {
     annotations[key] = if annotations[key] == value {
         Value::Null
@@ -143,7 +143,7 @@ fn toggle(annotations: &mut Value, key: &str, value: &str) {
 }
 
 impl OwnerKind {
-    /// Whether users commit manifests instead of creating objects.
+    /// Whether users commit manifests rather than create objects.
     #[must_use]
     pub fn is_gitops(self) -> bool {
         self.resource().is_none()
@@ -158,24 +158,24 @@ pub fn owner_of_kind(kind: &str) -> Option<OwnerKind> {
         .find(|owner| owner.resource().is_some_and(|it| it.kind == kind))
 }
 
-/// How many pods a workload wants that may be bound.
+/// How many pods of a workload that may be bound are wanted.
 #[must_use]
 pub fn wanted_pods(workload: &Value) -> u64 {
     if workload["kind"] != "RayCluster" {
         return workload["spec"]["replicas"].as_u64().unwrap_or(1);
     }
-    // As far as its owner has told.
+    // The number in the status, as its owner last reported it.
     let wanted = &workload["status"]["desiredWorkerReplicas"];
     wanted.as_u64().unwrap_or_default()
 }
 
-/// Whether a pod of a workload may be bound: the head of a Ray cluster never is.
+/// Whether a pod of a workload may be bound: the head of a Ray cluster may not.
 #[must_use]
 pub fn is_bindable(pod: &Value) -> bool {
     pod["metadata"]["labels"]["ray.io/node-type"] != "head"
 }
 
-/// Where the targets of an actor, and what owners make of them, may be.
+/// All possible ids of an actor's target, and of what owners create for it.
 #[must_use]
 pub fn ids_of(namespace: &str, name: &str) -> Vec<Id> {
     let own = [OwnerKind::Kserve, OwnerKind::Kaito, OwnerKind::Ray];

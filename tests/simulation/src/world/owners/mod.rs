@@ -1,4 +1,4 @@
-//! Owners of targets: controllers of other systems, each with the reconciler that scenarios run on a real API server
+//! Owners of targets: controllers of other systems, with the same reconcilers that scenarios run on a real API server
 //! (`asya-owners`, SIM-1, SIM-3, SIM-6, SIM-7). Their calls fail, and they crash, as the operator's do.
 
 pub mod crds;
@@ -27,22 +27,22 @@ use crate::randomness::delay;
 use git::GitOps;
 pub use kind::OwnerKind;
 
-/// How often an owner reconciles although nothing has changed.
+/// How often an owner reconciles without a change.
 const RESYNC: Duration = Duration::from_mins(1);
 
 /// The owners of a run.
 #[derive(Default)]
 pub struct Owners {
-    /// The process of each that was started last.
+    /// The latest process of each owner.
     current: Mutex<BTreeMap<OwnerKind, Arc<Process>>>,
-    /// What users have committed for Argo CD.
+    /// The manifests that users have committed for Argo CD.
     pub manifests: Mutex<BTreeMap<Id, Value>>,
-    /// Notified when they commit.
+    /// Notified of each commit.
     pub committed: Notify,
 }
 
 impl Owners {
-    /// The process of an owner that was started last, if it runs in this simulation.
+    /// The latest process of an owner, if it runs in this simulation.
     #[must_use]
     pub fn current(&self, kind: OwnerKind) -> Option<Arc<Process>> {
         self.current.lock().get(&kind).cloned()
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Runs an owner, and runs it again a while after it has crashed.
+    /// Runs an owner, and restarts it a while after it crashes.
     async fn run_owner(
         self: Arc<Self>,
         kind: OwnerKind,
@@ -109,7 +109,7 @@ impl World {
         let mut failures = 0_u32;
         for round in 0_u64.. {
             let mut random = self.seed.rng_for(("owner", &process.name, round));
-            // Now and then an owner is slow.
+            // Occasionally an owner is slow.
             let is_slow = self.faults.active() && random.u8(..8) == 0;
             sleep(delay(
                 &mut random,
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Waits until an object that the reconciler watches is of another version than this one.
+    /// Waits for a change to a watched object after this version, a commit, or the next resync.
     async fn next_change(
         &self,
         changed: &Notify,
