@@ -1,6 +1,5 @@
-//! What `kubectl apply` does with a new object, without a process. kubectl needs several times the processor time of
-//! the API server's work, and has that build its `OpenAPI` documents; on a machine that is never idle, all scenarios
-//! wait.
+//! Creates objects as `kubectl apply` would, without a process. kubectl takes several times the processor time of the
+//! API server's work, and makes it build its `OpenAPI` documents; on a machine that is never idle, all scenarios wait.
 
 use std::collections::HashMap;
 
@@ -19,9 +18,8 @@ const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 /// Creates the objects of manifests as `kubectl apply` would, in this namespace unless a manifest names another.
 /// Returns the manifests that are left to kubectl, because their objects exist or their kinds are not served.
 ///
-/// # Errors
-/// When a manifest is rejected, with kubectl's words and after all others were tried; when the API server cannot be
-/// reached.
+/// # Errors When a manifest is rejected: reported in kubectl's words, after all others were tried. When the API server
+/// cannot be reached.
 pub(crate) async fn create_all(
     client: &Client,
     namespace: &str,
@@ -113,7 +111,8 @@ impl Creator<'_> {
     }
 }
 
-/// The object of a manifest with what kubectl adds to it: a later `kubectl apply` reads what was applied before.
+/// The object of a manifest, with the annotation that kubectl adds: a later `kubectl apply` reads what was last
+/// applied.
 fn object(manifest: &Value, namespace: Option<&str>) -> Value {
     let mut object = manifest.clone();
     if let Some(namespace) = namespace {

@@ -1,4 +1,4 @@
-//! Argo CD's engine, which keeps a cluster in line with declared manifests: automated sync with prune and self-heal.
+//! Argo CD's engine, which syncs a cluster with declared manifests: automated sync with prune and self-heal.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who wrote what, according to the API server's audit log.
+//! Reads the API server's audit log: who wrote what.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::eventually::{NotYet, eventually};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
-/// One write.
+/// A write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// When the request was received.
@@ -33,9 +33,9 @@ pub struct Write {
     pub verb: String,
     /// The API group; empty for the core group.
     pub group: String,
-    /// `deployments`, …
+    /// Plural name, such as `deployments`.
     pub resource: String,
-    /// `status`, …; empty for the resource itself.
+    /// Subresource, such as `status`; empty for the resource itself.
     pub subresource: String,
     /// Empty for cluster-scoped resources.
     pub namespace: String,
@@ -59,7 +59,7 @@ impl Audit {
         Self { log, client }
     }
 
-    /// The start of the log, and so of the cluster.
+    /// The start of the log, which is that of the cluster.
     #[must_use]
     pub fn beginning(&self) -> Mark {
         Mark(0)
@@ -74,20 +74,18 @@ impl Audit {
         Ok(Mark(self.length()?))
     }
 
-    /// All writes by a user after a mark, rejected ones included, without leases and dry runs.
+    /// All writes by a user after a mark, including rejected ones, except leases and dry runs.
     ///
-    /// # Errors
-    /// When the log cannot be read or the API server does not answer.
+    /// # Errors When the log cannot be read or the API server does not answer.
     pub async fn writes_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
         let mut writes = self.requests_since(mark, user).await?;
         writes.retain(|write| !write.dry_run);
         Ok(writes)
     }
 
-    /// All mutating requests by a user after a mark, rejected ones and dry runs included, without leases.
+    /// All mutating requests by a user after a mark, including rejected ones and dry runs, except leases.
     ///
-    /// # Errors
-    /// When the log cannot be read or the API server does not answer.
+    /// # Errors When the log cannot be read or the API server does not answer.
     pub async fn requests_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
@@ -95,20 +93,18 @@ impl Audit {
         Ok(writes)
     }
 
-    /// All writes in a namespace after a mark, by any user, rejected ones included, without dry runs.
+    /// All writes in a namespace after a mark, by any user, including rejected ones, except dry runs.
     ///
-    /// # Errors
-    /// When the log cannot be read or the API server does not answer.
+    /// # Errors When the log cannot be read or the API server does not answer.
     pub async fn writes_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         let mut writes = self.requests_in(mark, namespace).await?;
         writes.retain(|write| !write.dry_run);
         Ok(writes)
     }
 
-    /// All mutating requests in a namespace after a mark, by any user, rejected ones and dry runs included.
+    /// All mutating requests in a namespace after a mark, by any user, including rejected ones and dry runs.
     ///
-    /// # Errors
-    /// When the log cannot be read or the API server does not answer.
+    /// # Errors When the log cannot be read or the API server does not answer.
     pub async fn requests_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
@@ -116,8 +112,8 @@ impl Audit {
         Ok(writes)
     }
 
-    /// The log is written after the response is sent. So send a request that stores nothing, and wait until the log
-    /// contains it.
+    /// Waits until the log is complete: it is written after the response is sent, so send a request that stores nothing
+    /// and wait until the log contains it.
     async fn barrier(&self) -> Result<()> {
         let (start, name) = (
             self.length()?,
@@ -168,7 +164,7 @@ impl Audit {
             .lines()
             .map(|line| Ok(serde_json::from_str::<Line>(line)?.into()));
         let mut writes: Vec<Write> = writes.collect::<Result<_>>()?;
-        // Logged in the order of the responses. A write that another one caused may have been answered first.
+        // The log is in the order of responses, but a write may have been answered after another one that it caused.
         writes.sort_by_key(|write| write.time);
         Ok(writes)
     }

@@ -63,7 +63,7 @@ pub(crate) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
     let mut words = container.command.iter().flatten();
     let program = match words.next() {
         Some(word) => program(word, host.bin),
-        // Our images run their only program, whose name the container has.
+        // Our images run a single program, which has the container's name.
         None => host.bin.join(&container.name),
     };
     let mut listening = Listening::new();
@@ -121,7 +121,7 @@ async fn environment(container: &Container, host: &Host<'_>) -> Result<Vec<(Stri
     Ok(env)
 }
 
-/// Replaces the port of `--x-bind-address=:8080` by a free loopback port.
+/// Replaces the port of `--x-bind-address=:8080` with a free loopback port.
 fn on_loopback(word: &str, listening: &mut Listening) -> Result<String> {
     let Some((flag, address)) = word
         .split_once('=')
@@ -152,7 +152,7 @@ async fn write_mounts(
 ) -> Result<Vec<(String, String)>> {
     let mut written = Vec::new();
     let mounts = container.volume_mounts.iter().flatten();
-    // Programs get the token of their service account elsewhere, if any.
+    // Programs get their service account token elsewhere, if at all.
     for mount in mounts.filter(|mount| !mount.name.starts_with(TOKEN_VOLUME)) {
         let volume = pod
             .volumes

@@ -1,5 +1,5 @@
-//! A proxy in front of the API server or RabbitMQ's management API. It counts requests, runs a hook at the n-th write,
-//! holds one back until a test releases it, delays responses, and cuts watches.
+//! A proxy in front of the API server or RabbitMQ's management API. It counts requests, runs a hook at the nth write,
+//! holds back a write until a test releases it, delays responses, and cuts watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Write {
     pub method: Method,
     /// The path and query as sent.
     pub path: String,
-    /// The server's status; none when the request was not forwarded or not answered.
+    /// The server's status; `None` if the request was not forwarded or not answered.
     pub status: Option<StatusCode>,
 }
 
@@ -85,7 +85,7 @@ struct Seen {
     hook: Option<PendingHook>,
     hold: Option<Hold>,
     latencies: Vec<Duration>,
-    /// An index into `latencies`: the delay of the next request.
+    /// Index into `latencies` of the next request's delay.
     late: usize,
 }
 
@@ -164,7 +164,7 @@ impl CountingProxy {
 
     async fn start(upstream: &str, ca_file: Option<&Path>) -> Result<Self> {
         crate::install_crypto_provider();
-        // No timeout, since watches are long-lived.
+        // No timeout, because watches are long-lived.
         let mut client = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
@@ -252,7 +252,7 @@ impl CountingProxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Runs the hook once, at the n-th write from now on (1 is the next).
+    /// Runs the hook once, at the nth write from now (1 is the next).
     pub fn on_write(&self, n: usize, point: HookPoint, hook: impl FnOnce() + Send + 'static) {
         let mut seen = self.shared.seen();
         seen.hook = Some(PendingHook {
@@ -262,7 +262,7 @@ impl CountingProxy {
         });
     }
 
-    /// Holds back the next write whose path ends like this.
+    /// Holds back the next write whose path ends with `path`.
     #[must_use]
     pub fn hold(&self, path: &str) -> HeldWrite {
         let ((arrival, arrived), (release, released)) = (oneshot::channel(), oneshot::channel());
@@ -292,7 +292,7 @@ impl CountingProxy {
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    // A watch is cut from the moment when it is counted.
+    // Subscribe before counting, so that a counted watch can be cut.
     let cuts = shared.cuts.subscribe();
     let number = note(&shared, &request);
     tokio::time::sleep(shared.latency()).await;
@@ -306,7 +306,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         && let Some(hold) = shared.held(request.uri().path())
     {
         let _ = hold.arrived.send(());
-        // Wait until the test releases the write, or ends.
+        // Wait until the test releases the write or ends.
         let _ = hold.release.await;
     }
     let response = match forward(&shared, request, cuts).await {
@@ -340,7 +340,8 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     response
 }
 
-/// Closes the connection without a response: a handler has no other way to do so. Unlike a panic it prints nothing.
+/// Closes the connection without a response: a handler cannot do so in another way. Unlike a panic, this prints
+/// nothing.
 fn hang_up() -> ! {
     std::panic::resume_unwind(Box::new("hang up"))
 }
@@ -399,7 +400,7 @@ async fn forward(
     Ok(response)
 }
 
-/// The body until watches are cut, then an error, at which the server breaks the connection.
+/// The body until watches are cut, then an error, which makes the server break the connection.
 fn until_cut(body: Body, cuts: watch::Receiver<u32>) -> Body {
     let open = (body.into_data_stream(), cuts);
     Body::from_stream(stream::unfold(open, async |(mut body, mut cuts)| {

@@ -13,11 +13,10 @@ pub const ACTORS: &str = "asyncactors.asya.sh";
 
 /// Waits until the API server has established the CRD `name`.
 ///
-/// `kubectl wait` cannot: a CRD has `status.conditions: null` until the API server has first looked at it, on which
-/// kubectl gives up ("accessor error") instead of waiting.
+/// `kubectl wait` cannot: a new CRD has `status.conditions: null` until the API server first processes it, and kubectl
+/// then gives up ("accessor error") instead of waiting.
 ///
-/// # Errors
-/// After `timeout`, with the CRD's conditions.
+/// # Errors After `timeout`, with the CRD's conditions.
 pub async fn established(client: &Client, name: &str, timeout: Duration) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     eventually(
@@ -28,7 +27,7 @@ pub async fn established(client: &Client, name: &str, timeout: Duration) -> Resu
     .await
 }
 
-/// One look at whether a CRD is established.
+/// Checks once whether a CRD is established.
 ///
 /// # Errors
 /// If not, with its conditions.

@@ -59,7 +59,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error with a message of one sentence.
+    /// An error with a one-sentence message.
     pub fn other(message: impl Display) -> Self {
         Self::Other(message.to_string())
     }

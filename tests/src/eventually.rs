@@ -1,4 +1,4 @@
-//! Waiting for conditions instead of sleeping.
+//! Waits for conditions instead of sleeping.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 
 /// Why a condition does not hold yet: the state that was observed instead.
 ///
-/// Every error converts into one by `?`, so that a call that fails for now is retried.
+/// Every error converts into one with `?`, so that a call that fails temporarily is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotYet(String);
 
 impl NotYet {
-    /// A reason from the observed state.
+    /// The reason, given as the observed state.
     pub fn new(seen: impl Display) -> Self {
         Self(seen.to_string())
     }
@@ -36,7 +36,7 @@ where
     let mut pause = Duration::from_millis(20);
     let mut last = NotYet::new("nothing: the first look did not end");
     loop {
-        // A `look` that completes at once would never be cut off by the timeout.
+        // The timeout could not interrupt a `look` that completes at once.
         let left = timeout.saturating_sub(started.elapsed());
         if !left.is_zero() {
             match tokio::time::timeout(left, look()).await {

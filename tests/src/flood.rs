@@ -1,4 +1,4 @@
-//! Clients that flood the webhook's port (ADM-22). All of them connect from an address of their own, as other pods do.
+//! Clients that flood the webhook's port (ADM-22). They all connect from their own address, as other pods would.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ const PATH: &str = "/mutate/pods";
 const STREAMS: u32 = 32;
 const LARGE: usize = 8 << 20;
 const AGAIN: Duration = Duration::from_millis(50);
-/// The clients share CPUs with the webhook and the API server, which they would not do in a cluster, so they run at the
-/// lowest priority.
+/// The clients share processors with the webhook and the API server, which they would not do in a cluster, so they run
+/// at the lowest priority.
 const NICE: i32 = 19;
 
-/// Where clients connect, what they trust, and their threads. Dropped, all of them end.
+/// Where the clients connect, what they trust, and their threads. Dropping it stops them all.
 pub struct Clients {
     target: Target,
     runtime: Option<Runtime>,
@@ -51,7 +51,7 @@ impl Drop for Clients {
 }
 
 impl Clients {
-    /// None yet; they will connect to this replica of the webhook.
+    /// Prepares clients that will connect to this replica of the webhook; none connects yet.
     ///
     /// # Errors
     /// When the replica listens nowhere, or the controller has issued no certificate.
@@ -114,7 +114,7 @@ impl Clients {
         }
     }
 
-    /// Sends this many bodies of 8 MiB concurrently, over and over.
+    /// Sends this many bodies of 8 MiB concurrently, again and again.
     pub fn large_bodies(&self, count: usize) {
         let body: Arc<[u8]> = vec![b' '; LARGE].into();
         for _ in 0..count {

@@ -24,10 +24,10 @@ pub const ADAPTER: &str = "keda-adapter";
 const NAMESPACE: &str = "keda";
 const SERVICE: &str = "keda-metrics-apiserver";
 const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
-/// An aggregated API needs an endpoint address to count as available, but nothing connects to this one.
+/// An aggregated API needs an endpoint address to be considered available, but nothing connects to this one.
 const NOWHERE: &str = "203.0.113.9";
 const START: Duration = Duration::from_mins(1);
-/// An API server deletes a CRD's objects first, and KEDA takes its finalizer from each.
+/// An API server deletes a CRD's objects first, and KEDA must remove its finalizer from each.
 const REMOVAL: Duration = Duration::from_mins(3);
 
 /// The ports of both processes.
@@ -146,14 +146,14 @@ fn write_certificates(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
     let authority = TestCa::new("keda-ca")?;
     authority.write(folder, "ca")?;
-    // One certificate for both, since the adapter is a client of the operator.
+    // One certificate for both, because the adapter is a client of the operator.
     let service = format!("{SERVICE}.{NAMESPACE}.svc");
     let hosts = ["localhost", "127.0.0.1", service.as_str()];
     authority.issue(folder, "tls", "keda", &hosts, Use::Both)
 }
 
-/// Starts a program again after a Go panic, as a kubelet would: KEDA 2.16 dereferences null when it reads a
-/// `ScaledObject` from its cache before its own status of it.
+/// Restarts a program after a Go panic, as a kubelet would: KEDA 2.16 dereferences nil when it reads a `ScaledObject`
+/// from its cache before its own status update.
 const RESTART: &str = r#"while setpriv --pdeathsig KILL -- "$0" "$@"; [ $? = 2 ]; do :; done"#;
 
 fn spec(name: &str, bin: &Path, cluster: &Cluster) -> Spec {

@@ -14,7 +14,7 @@
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
 //! - [`scheduling`] schedules the scenarios of this machine;
 //! - [`flood::Clients`] attacks the webhook's port;
-//! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
+//! - [`counting_proxy::CountingProxy`] runs a hook at the nth write.
 
 mod apply;
 pub mod argocd;
@@ -50,7 +50,7 @@ pub use error::{Error, Result};
 
 /// Installs the TLS crypto provider, once per process.
 pub fn install_crypto_provider() {
-    // A second installation fails, which is fine.
+    // Fails if already installed, which is fine.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 

@@ -18,7 +18,7 @@ const RUNTIME: &str = "asya-runtime";
 const SIDECAR: &str = "asya-sidecar";
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the pod's image and network would give its containers.
+/// What the pod's image and network would provide to its containers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The folder of the handler's module.
@@ -50,7 +50,7 @@ impl PodProcess {
         surroundings: Surroundings<'_>,
     ) -> Result<Self> {
         let (name, pod) = pod_with_sidecar(cluster, namespace, selector).await?;
-        // The path of a Unix socket is limited: a short one.
+        // A short path, because that of a Unix socket is limited.
         let folder = Folder::create("pod")?;
         let host = Host {
             client: cluster.client(),
@@ -90,7 +90,7 @@ impl PodProcess {
         self.runtime.alive_while(work).await
     }
 
-    /// Ends both as the kubelet does: SIGTERM to both at once.
+    /// Stops both as the kubelet does: SIGTERM to both at once.
     ///
     /// # Errors
     /// When one has not ended in time or reports a failure.
@@ -118,7 +118,7 @@ impl PodProcess {
 impl Surroundings<'_> {
     fn complete(self, mut runtime: Spec) -> Spec {
         if let Some(folder) = self.handlers {
-            // The folder is not to change.
+            // The folder must not change.
             runtime = runtime
                 .env("PYTHONPATH", folder.display())
                 .env("PYTHONDONTWRITEBYTECODE", "1");
@@ -150,7 +150,7 @@ async fn pod_with_sidecar(
     .await
 }
 
-/// A native sidecar belongs to the init containers.
+/// A native sidecar is an init container.
 fn has_sidecar(pod: &PodSpec) -> bool {
     let native = pod.init_containers.iter().flatten();
     let mut all = pod.containers.iter().chain(native);

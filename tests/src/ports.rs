@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Context, Error, Result};
 
-/// Below the kernel's ephemeral port range, so that only another listener can take a port between choice and bind.
+/// Below the kernel's ephemeral port range, so that only another listener can take the port between choosing and
+/// binding.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 

@@ -25,7 +25,7 @@ use crate::process::{self, Folder, Spec};
 use crate::real;
 use crate::scheduling::{self, Shared, Stopwatch, Timed};
 
-/// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
+/// Timeout of kubectl, because `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
 
 /// The context of a scenario's body.
@@ -37,13 +37,13 @@ pub struct Scenario {
     folder: OnceLock<Folder>,
 }
 
-/// What a scenario holds while others may run on the cluster, but no measurement.
+/// What a scenario holds so that others may run on the cluster at the same time, but no measurement.
 enum Slot {
-    /// Nothing: it has its own cluster, is timed as a whole, or waits for no slot.
+    /// Nothing: it has its own cluster, is timed as a whole, or needs no slot.
     None,
     /// Its slot on the shared cluster.
     Shared(Shared),
-    /// It is being timed, or has been and ends after all others.
+    /// It is being timed, or was timed and ends after all others.
     Last(Timed),
 }
 
@@ -62,11 +62,10 @@ impl Scenario {
         Self::run_with(shared_cluster(), Slot::Shared(slot), name, body).await;
     }
 
-    /// Like [`Self::run`], for scenarios that wait for minutes and do little meanwhile. They may run beside timed
-    /// scenarios: if those had to wait for them, everything queued behind would wait, too.
+    /// Like [`Self::run`], for scenarios that wait for minutes and are mostly idle. They may run beside timed
+    /// scenarios: if those had to wait for them, everything queued behind would have to wait, too.
     ///
-    /// # Panics
-    /// When the body fails or panics.
+    /// # Panics When the body fails or panics.
     pub async fn run_patiently<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -75,11 +74,10 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// Like [`Self::run`], after all other scenarios, beside a few that are timed as well: a latency on a busy machine
-    /// means nothing.
+    /// Like [`Self::run`], after all other scenarios, beside a few that are also timed: on a busy machine a latency is
+    /// meaningless.
     ///
-    /// # Panics
-    /// When the body fails or panics.
+    /// # Panics When the body fails or panics.
     pub async fn run_timed<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -89,10 +87,10 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// Like [`Self::run`], after all other scenarios and without any on the cluster: for what others would notice.
+    /// Like [`Self::run`], after all other scenarios and without any other on the cluster, for effects that others
+    /// would notice.
     ///
-    /// # Panics
-    /// When the body fails or panics.
+    /// # Panics When the body fails or panics.
     pub async fn run_alone<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -121,7 +119,7 @@ impl Scenario {
         let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
-                // One line, since it says what to do and a backtrace does not.
+                // Print one line, because it says what to do and a backtrace does not.
                 eprintln!("{error}");
                 std::panic::resume_unwind(Box::new(error.to_string()));
             }
@@ -151,7 +149,7 @@ impl Scenario {
             Ok(_) => {}
         }
         if let Some(failure) = failure {
-            // A panic was printed by the hook, an error above.
+            // The hook has printed a panic, the code above an error.
             std::panic::resume_unwind(failure);
         }
     }
@@ -173,7 +171,7 @@ impl Scenario {
             slot: Mutex::new(slot),
             folder: OnceLock::new(),
         };
-        // Without its `ServiceAccount`, pods are rejected and controllers back off.
+        // Without it, pods are rejected and controllers back off.
         eventually(
             "the namespace has its ServiceAccount",
             Duration::from_secs(30),
@@ -186,16 +184,15 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Runs a part of [`Self::run`] when all others have ended: for limits of a requirement, which mean nothing on a
-    /// busy machine. The scenario continues there.
+    /// Runs a part of [`Self::run`] once all others have ended, for limits of a requirement, which are meaningless on a
+    /// busy machine. The scenario then continues there.
     ///
-    /// # Errors
-    /// Those of the part.
+    /// # Errors Those of the part.
     pub async fn timed<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
         let mut slot = self.slot.lock().await;
         *slot = match std::mem::replace(&mut *slot, Slot::None) {
             Slot::Shared(shared) => {
-                // Given up first: all would wait for this very scenario.
+                // Release it first: otherwise all would wait for this very scenario.
                 drop(shared);
                 Slot::Last(scheduling::timed_at_the_end().await)
             }
@@ -239,7 +236,7 @@ impl Scenario {
         Ok(self.folder.get_or_init(|| folder))
     }
 
-    /// A name that no other scenario uses, since scenarios share the broker's queues.
+    /// A name that no other scenario uses, because scenarios share the broker's queues.
     #[must_use]
     pub fn name(&self, base: &str) -> String {
         format!("{base}-{}", self.suffix)
@@ -256,8 +253,8 @@ impl Scenario {
         Api::namespaced(self.client(), &self.namespace)
     }
 
-    /// The actors in this scenario's namespace, as JSON, so that tests see what the API server stores and not what our
-    /// types decode.
+    /// The actors in this scenario's namespace, as JSON, so that tests see what the API server stores rather than what
+    /// our types decode.
     #[must_use]
     pub fn actors(&self) -> Api<DynamicObject> {
         let kind = kube::core::GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
@@ -361,11 +358,10 @@ impl Scenario {
         self.event_with(reason, &[], timeout).await
     }
 
-    /// Waits for an Event with this reason whose message contains all these texts. Others may have the same reason, and
-    /// Events follow what they are about.
+    /// Waits for an Event with this reason whose message contains all these texts. Other Events may have the same
+    /// reason, and Events appear only after what they report.
     ///
-    /// # Errors
-    /// After the timeout, with the messages of the Events with this reason.
+    /// # Errors After the timeout, with the messages of the Events with this reason.
     pub async fn event_with(&self, reason: &str, texts: &[&str], timeout: Duration) -> Result<()> {
         let events = self.api::<Event>();
         let selector = format!("reason={reason}");
@@ -406,7 +402,7 @@ impl Scenario {
 }
 
 /// The text of a file with these manifests, one document each. To validate a List, kubectl downloads the `OpenAPI` v2
-/// document of the whole cluster, which a busy API server with large CRDs does not build before kubectl gives up.
+/// document of the whole cluster, which a busy API server with large CRDs cannot build before kubectl gives up.
 #[must_use]
 pub fn documents(manifests: &[Value]) -> String {
     let texts: Vec<String> = manifests.iter().map(Value::to_string).collect();
@@ -429,7 +425,7 @@ impl Cluster {
             .env("KUBECONFIG", state.kubeconfig.display())
             // Skip garbage collection in such a short-lived process; it would take a third of the time.
             .env("GOGC", "off")
-            // kubectl's discovery cache must not outlive the cluster, since another may use the same port.
+            // kubectl's discovery cache must not outlive the cluster, because another one may use the same port.
             .env("HOME", state.folder.display());
         let output = timeout(KUBECTL, process::output(kubectl)).await;
         let late = |_| {

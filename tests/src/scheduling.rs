@@ -1,16 +1,17 @@
 //! Schedules scenarios that share one machine.
 //!
-//! The test harness starts them all at once, each on a thread of its own, and each waits here for a slot:
+//! The test harness starts all scenarios at once, each on its own thread, and each waits here for a slot:
 //!
-//! - Some run at a time on the shared cluster, and some on clusters of their own, those first that took longest when
-//!   they last ran. What waits for minutes and does little meanwhile takes no slot.
-//! - What is timed comes last, when all others have ended, because a latency on a busy machine means nothing: few at a
-//!   time, since they wait most of the time, or alone. A scenario of which only a part is timed waits there for the end
-//!   of the others, without its slot.
-//! - Clusters for what is timed on them start after that, since they would disturb it.
-//! - What measures load on a cluster of its own has the machine to itself, from the start of that cluster to its end.
+//! - A limited number runs on the shared cluster at a time, and a limited number on clusters of their own, longest
+//!   first by their last duration. Scenarios that wait for minutes and are mostly idle need no slot.
+//! - Timed scenarios come last, when all others have ended, because on a busy machine a latency is meaningless. A few
+//!   run at a time, since they are mostly idle, or one alone. A scenario of which only a part is timed gives up its
+//!   slot and waits there for the end of the others.
+//! - Clusters for timed scenarios of their own start after that, because starting them would disturb the others.
+//! - A scenario that measures load on its own cluster has the machine to itself, from the start of that cluster to its
+//!   end.
 //!
-//! No cluster starts while something is timed, since that is what costs most.
+//! No cluster starts during a measurement, because that costs the most.
 
 mod durations;
 
@@ -24,7 +25,7 @@ use tokio::sync::{
 };
 use tokio::time::sleep_until;
 
-/// Scenarios in progress are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
+/// Scenarios in progress are readers, a measurement is a writer. The lock is fair: readers queue behind a waiting
 /// writer.
 static MEASUREMENT: RwLock<()> = RwLock::const_new(());
 
@@ -34,19 +35,19 @@ static PROGRESS: LazyLock<Progress> = LazyLock::new(|| Progress {
     timed: watch::Sender::new(0),
 });
 
-/// In this time the test harness has started all threads.
+/// Within this time, the test harness has started all threads.
 const START: Duration = Duration::from_secs(1);
 
-/// The scenarios that others wait for.
+/// Counts the scenarios that others wait for.
 struct Progress {
     started: Instant,
-    /// How many have not ended, nor wait for the end of the others.
+    /// How many have not ended and are not waiting for the others to end.
     pending: watch::Sender<usize>,
     /// How many are timed on the shared cluster.
     timed: watch::Sender<usize>,
 }
 
-/// A scenario that others wait for, until this is dropped.
+/// Counts a scenario that others wait for, until dropped.
 struct Counted(&'static watch::Sender<usize>);
 
 impl Counted {
@@ -62,7 +63,7 @@ impl Drop for Counted {
     }
 }
 
-/// Waits until all scenarios that take slots have ended, or wait here as well.
+/// Waits until all scenarios that take slots have ended or wait here, too.
 async fn after_all_others() {
     sleep_until((PROGRESS.started + START).into()).await;
     none_left(&PROGRESS.pending).await;
@@ -73,12 +74,12 @@ async fn none_left(counter: &watch::Sender<usize>) {
     let _ = counter.subscribe().wait_for(|count| *count == 0).await;
 }
 
-/// `ASYA_TEST_SLOTS`: how many run at a time on the shared cluster if all tests are started at once.
+/// `ASYA_TEST_SLOTS`: how many run at a time on the shared cluster, if all tests are started at once.
 fn slots() -> Option<usize> {
     std::env::var("ASYA_TEST_SLOTS").ok()?.parse().ok()
 }
 
-/// Waits until this test may queue for a slot. Slots are given in the order of the queue.
+/// Waits until this test may queue for a slot. Slots are assigned in queue order.
 async fn in_order() {
     if slots().is_some() {
         let rank = durations::rank(&test_name());
@@ -96,7 +97,7 @@ fn processors() -> usize {
     available_parallelism().map_or(2, usize::from)
 }
 
-/// Permission to run on the shared cluster, until this is dropped.
+/// Permission to run on the shared cluster, until dropped.
 pub(crate) struct Shared {
     _permit: Option<SemaphorePermit<'static>>,
     _pending: Counted,
@@ -117,7 +118,7 @@ pub(crate) async fn shared_cluster() -> Shared {
     }
 }
 
-/// Permission to run a separate cluster, until this is dropped.
+/// Permission to run a separate cluster, until dropped.
 pub struct OwnCluster {
     _permit: Option<SemaphorePermit<'static>>,
     _pending: Option<Counted>,
@@ -125,7 +126,7 @@ pub struct OwnCluster {
     _stopwatch: Stopwatch,
 }
 
-/// Those on clusters of their own that time something run beside each other, and those that measure load run alone.
+/// Scenarios on their own clusters that are timed run concurrently; those that measure load run alone.
 static TURNS: RwLock<()> = RwLock::const_new(());
 
 enum Turn {
@@ -137,8 +138,8 @@ enum Turn {
     },
 }
 
-/// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
-/// are idle most of the time.
+/// Waits for permission to run a separate cluster. The limit is one more than the number of processors, because
+/// clusters are mostly idle.
 pub async fn own_cluster() -> OwnCluster {
     let pending = Counted::among(&PROGRESS.pending);
     in_order().await;
@@ -150,12 +151,12 @@ pub async fn own_cluster() -> OwnCluster {
     }
 }
 
-/// The same for a scenario that times something: it comes last, and calls [`timed`] before it does.
+/// Like [`own_cluster`], for a scenario that times something: it comes last, and calls [`timed`] before it does.
 pub async fn own_cluster_to_time() -> OwnCluster {
     own_cluster_at_the_end(Turn::to_time).await
 }
 
-/// The same for a scenario that measures load: it comes last, and nothing runs beside it.
+/// Like [`own_cluster`], for a scenario that measures load: it comes last, and nothing runs beside it.
 pub async fn own_cluster_to_measure() -> OwnCluster {
     own_cluster_at_the_end(Turn::to_measure).await
 }
@@ -190,13 +191,13 @@ async fn permission_for_a_cluster() -> Option<SemaphorePermit<'static>> {
     SLOTS.acquire().await.ok()
 }
 
-/// The shared cluster for one scenario, until this is dropped.
+/// The shared cluster for one scenario, until dropped.
 pub(crate) struct Exclusive {
     _guard: RwLockWriteGuard<'static, ()>,
     _timed: Counted,
 }
 
-/// For a scenario on the shared cluster that no other may run beside: it comes last.
+/// For a scenario on the shared cluster beside which no other may run: it comes last.
 pub(crate) async fn exclusive_at_the_end() -> Exclusive {
     let timed = Counted::among(&PROGRESS.timed);
     after_all_others().await;
@@ -206,14 +207,14 @@ pub(crate) async fn exclusive_at_the_end() -> Exclusive {
     }
 }
 
-/// A measurement that a few others may run beside, until this is dropped.
+/// A measurement beside which a few others may run, until dropped.
 pub struct Timed {
     _permit: Option<SemaphorePermit<'static>>,
     _window: Arc<RwLockWriteGuard<'static, ()>>,
     _counted: Option<Counted>,
 }
 
-/// Waits until nothing but a few other measurements runs: each occupies a processor for a seventh of its time.
+/// Waits until only a few other measurements run; each occupies a processor for a seventh of its time.
 pub async fn timed() -> Timed {
     static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(processors() + 1));
     static WINDOW: Mutex<Weak<RwLockWriteGuard<'static, ()>>> = Mutex::const_new(Weak::new());
@@ -231,7 +232,7 @@ pub async fn timed() -> Timed {
     }
 }
 
-/// The same for a scenario of which all, or the rest, is timed: it comes last.
+/// Like [`timed`], for a scenario that is timed as a whole, or from now on: it comes last.
 pub(crate) async fn timed_at_the_end() -> Timed {
     let counted = Counted::among(&PROGRESS.timed);
     after_all_others().await;
@@ -241,7 +242,7 @@ pub(crate) async fn timed_at_the_end() -> Timed {
     }
 }
 
-/// Work that must not run during a measurement, until this is dropped.
+/// Work that must not run during a measurement, until dropped.
 pub struct NoMeasurement {
     _guard: RwLockReadGuard<'static, ()>,
 }
@@ -267,7 +268,7 @@ impl Drop for Stopwatch {
         let (seconds, name) = (self.0.elapsed().as_secs_f64(), test_name());
         durations::record(&name, seconds);
         let line = format!("{seconds:6.1} s  {name}\n");
-        // Written to stderr directly, since the output of `print!` is captured.
+        // Written to stderr directly, because the output of `print!` is captured.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! A TLS proxy in front of a plain-text server.
+//! A TLS proxy in front of a plaintext server.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ pub(super) fn key<'a>(inputs: impl IntoIterator<Item = &'a [u8]>) -> String {
     key
 }
 
-/// Returns the cache entry, and runs `build` first if it is missing. `hint` says what is built and how long that takes.
+/// Returns the cache entry; runs `build` first if it is missing. `hint` says what is built and how long it takes.
 pub(super) async fn entry<B>(part: &str, key: &str, hint: &str, build: B) -> Result<PathBuf>
 where
     B: AsyncFnOnce(&Path) -> Result<()>,
@@ -58,7 +58,7 @@ where
     if entry.exists() {
         return Ok(entry);
     }
-    // Built below the final folder's name, since a virtual environment contains its own path.
+    // Built in a temporary folder, so that an entry is complete or absent.
     let started = Instant::now();
     let unfinished = root.join(format!("{part}-{key}.unfinished"));
     let _ = std::fs::remove_dir_all(&unfinished);

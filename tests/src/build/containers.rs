@@ -14,7 +14,7 @@ const PACKAGES: [&str; 6] = [
     "conntrack",
 ];
 
-/// Where the programs are, besides the PATH.
+/// Where the programs may be, in addition to the PATH.
 const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/bin", "/sbin"];
 
 const PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];

@@ -239,8 +239,7 @@ where
     Ok(entry.join("bin"))
 }
 
-/// Returns the version of the installed Go, which must be at least the module's: never download another toolchain
-/// silently.
+/// Returns the version of the installed Go, which must satisfy the module: never download another toolchain silently.
 async fn version(module: &Module) -> Result<String> {
     let wanted = required_version(module, "go")?;
     let missing = || {
@@ -264,7 +263,7 @@ async fn version(module: &Module) -> Result<String> {
     Ok(found)
 }
 
-/// The version that the module's manifest has for a name.
+/// The version of a dependency in the module's manifest.
 fn required_version(module: &Module, name: &str) -> Result<String> {
     let path = module.manifest.display();
     let text = std::fs::read_to_string(&module.manifest).context(format_args!("read {path}"))?;
@@ -280,7 +279,7 @@ fn required_version(module: &Module, name: &str) -> Result<String> {
         .ok_or_else(|| Error::Other(format!("{path} does not name {name}")))
 }
 
-/// The folder with the source of a required module.
+/// The source folder of a required module.
 async fn module_folder(module: &Module, required: &str) -> Result<PathBuf> {
     let spec = go(module)
         .args(["list", "-m"])
@@ -293,7 +292,7 @@ fn module_flag(module: &Module) -> [String; 1] {
     [format!("-modfile={}", module.manifest.display())]
 }
 
-/// Runs Go at low priority, since a cluster may run beside a build (`make demo`).
+/// Runs Go at low priority, because a cluster may be running meanwhile (`make demo`).
 fn go(module: &Module) -> Spec {
     Spec::new("go", "nice")
         .inherit_env()

@@ -6,20 +6,20 @@ use super::{cache, packages};
 use crate::error::{Context, Error, Result};
 use crate::process::{self, Spec};
 
-/// Selects another version than the distribution's.
+/// Selects a version other than the distribution's.
 const VERSION: &str = "ASYA_TEST_RABBITMQ_VERSION";
 /// Other versions, and the Debian releases that have them.
 const RELEASES: [(&str, &str); 2] = [("4.0", "trixie"), ("4.3", "sid")];
 
-/// Where the distributions put the scripts that do not switch the user; those on the PATH do.
+/// Where the distributions install the scripts that do not switch the user, unlike those on the PATH.
 const FOLDERS: [&str; 3] = [
     "/usr/lib/rabbitmq/bin",
     "/usr/lib64/rabbitmq/bin",
     "/opt/rabbitmq/sbin",
 ];
 
-/// Runs the program of its own name in the root file system beside it, which shares the machine's processes, devices
-/// and temporary files. The mounts end with the program.
+/// Runs the program with the script's name in the root file system next to it, which shares the machine's processes,
+/// devices and temporary files. The mounts end with the program.
 const WRAPPER: &str = r#"#!/bin/sh
 set -e
 root=$(dirname "$(readlink -f "$0")")/../root
@@ -48,7 +48,7 @@ fn find() -> Option<PathBuf> {
         .find(|folder| folder.join("rabbitmq-server").exists())
 }
 
-/// Installs the package of another release into a root file system of its own.
+/// Installs the package of another release into its own root file system.
 async fn of_version(version: &str) -> Result<PathBuf> {
     let Some((_, release)) = RELEASES.iter().find(|(it, _)| *it == version) else {
         let known = RELEASES.map(|(version, _)| version).join(", ");
@@ -80,7 +80,7 @@ async fn of_version(version: &str) -> Result<PathBuf> {
     Ok(entry.await?.join("bin"))
 }
 
-/// An unstable release may have gone on to another version.
+/// An unstable release may have moved on to another version.
 fn check_version(folder: &Path, version: &str) -> Result<()> {
     let reading = || format!("read {}", folder.display());
     let expected = format!("rabbitmq_server-{version}.");

@@ -6,7 +6,7 @@ use super::cache;
 use crate::error::{Error, Result};
 use crate::process::{self, Spec};
 
-/// Pinned, since newer versions of the dependencies do not work with this server.
+/// Pinned, because newer versions of the dependencies do not work with this server.
 const PACKAGES: [&str; 5] = [
     "localstack-core[base-runtime]==4.13.1",
     "cbor2==5.8.0",
@@ -52,8 +52,8 @@ pub(super) async fn ensure() -> Result<PathBuf> {
     Ok(entry.join("bin"))
 }
 
-/// The interpreter finds its environment by its own path, so that the folder can be renamed. The scripts beside it
-/// contain the path.
+/// The interpreter in a virtual environment finds the environment by its own path, so the folder can be renamed; the
+/// scripts next to it contain the path.
 fn in_venv(folder: &Path) -> PathBuf {
     folder.join("bin/python3")
 }

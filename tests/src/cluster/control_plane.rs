@@ -61,7 +61,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path, options: Options) -> Result
         server.alive_while(answer).await
     };
     etcd.alive_while(ready).await?;
-    // Started only now, since both exit when they cannot read their configuration from the API server.
+    // Started last, because both exit if they cannot read their configuration from the API server.
     let manager =
         Process::start(controller_manager(bin, folder, &kubeconfig, ports::free()?)).await?;
     let scheduler = Process::start(scheduler(bin, folder, &kubeconfig, ports::free()?)).await?;
@@ -175,7 +175,7 @@ fn spec(name: &str, bin: &Path, folder: &Path) -> Spec {
     Spec::new(name, bin.join(name))
         .log(folder.join(format!("{name}.log")))
         .env("HOME", folder.display())
-        // Collecting garbage takes a quarter of an API server's time otherwise: its heap is small, and often full.
+        // Otherwise garbage collection takes a quarter of an API server's time: its heap is small, and often full.
         .env("GOGC", "400")
 }
 
@@ -194,7 +194,7 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
         format!("--initial-cluster=test={peer}"),
         // Data need not survive a machine crash.
         "--unsafe-no-fsync".to_owned(),
-        // etcd 3.5 knows only this name, and 3.6 still does.
+        // etcd 3.5 supports only this name, and 3.6 still accepts it.
         "--experimental-watch-progress-notify-interval=5s".to_owned(),
         "--log-level=warn".to_owned(),
     ])

@@ -1,7 +1,7 @@
-//! Services without a network: the API server dials a Service by `CONNECT` on our Unix socket, and we connect it to the
-//! loopback port on which the backend listens.
+//! Services without a network: the API server dials a Service with `CONNECT` on our Unix socket, and we connect it to
+//! the backend's loopback port.
 //!
-//! Routes are files in `routes/`, so that a scenario can set them from another process than the one that runs the
+//! Routes are files in `routes/`, so that a scenario can set them from a process other than the one that runs the
 //! cluster.
 
 mod readiness;
@@ -30,7 +30,7 @@ const LAG: Duration = Duration::from_secs(1);
 pub struct Backend {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// Readiness URL: like an endpoint, a backend is used only while this URL returns 200, and for [`LAG`] after.
+    /// Readiness URL: like an endpoint, a backend is used only while this URL returns 200, and for [`LAG`] after that.
     /// Without it, the backend is always used.
     pub ready: Option<String>,
 }
@@ -66,8 +66,8 @@ impl Drop for Egress {
     }
 }
 
-/// Listens on `folder/egress.sock`. The client is sent later, since the API server needs the socket first. With a real
-/// node there is a network, and targets without a route are dialed directly.
+/// Listens on `folder/egress.sock`. The client is sent later, because the API server needs the socket first. With a
+/// real node there is a network, and targets without a route are dialed directly.
 pub(crate) fn listen(
     folder: &Path,
     client: tokio::sync::watch::Receiver<Option<Client>>,
@@ -142,7 +142,7 @@ async fn serve(
 
 async fn read_head(stream: &mut UnixStream) -> io::Result<String> {
     let mut head = Vec::new();
-    // Byte by byte, since what follows the head belongs to the tunneled connection.
+    // Byte by byte, because everything after the head belongs to the tunneled connection.
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() > 8192 {
             return Err(io::Error::other("the head is too long"));
@@ -184,7 +184,7 @@ async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<
     Ok(ready.swap_remove(turn() % ready.len()))
 }
 
-/// `host:port` as the node's resolver can resolve it.
+/// `host:port` in a form that the node's resolver can resolve.
 fn in_network(target: &str) -> String {
     match target.rsplit_once(".svc:") {
         Some((host, port)) => format!("{host}.svc.cluster.local:{port}"),
@@ -205,7 +205,7 @@ async fn by_cluster_ip(
     address: &str,
 ) -> Result<Option<(String, String)>> {
     static KNOWN: Recent<(String, String)> = Recent::new();
-    // The key contains the folder, since one process may run several clusters.
+    // The key contains the folder, because one process may run several clusters.
     let name = format!("{address} of {}", folder.display());
     if let Some(known) = KNOWN.get(&name) {
         return Ok(Some(known));

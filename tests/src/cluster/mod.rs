@@ -39,7 +39,7 @@ use crate::webhook::Webhook;
     reason = "each is something that a cluster has or has not"
 )]
 pub struct Options {
-    /// RabbitMQ: a virtual host on the shared cluster named by [`STATE_VARIABLE`] if there is one, else a server.
+    /// RabbitMQ: a virtual host on the shared cluster named by [`STATE_VARIABLE`] if there is one, otherwise a server.
     pub rabbitmq: bool,
     /// Run RabbitMQ as this cluster's own server, which a test can stop.
     pub own_rabbitmq: bool,
@@ -52,8 +52,8 @@ pub struct Options {
     /// Add a real node, in the sandbox that this process runs in.
     pub real: bool,
     /// Enable the admission plugin `OwnerReferencesPermissionEnforcement`, as `OpenShift` does: changing an object's
-    /// owner takes the right to delete it, and blocking an owner's deletion the right to set its finalizers. The API
-    /// server then refuses owners of a kind until up to 30 s after its CRD is created.
+    /// owner requires permission to delete the object, and blocking an owner's deletion requires permission to set its
+    /// finalizers. The API server then rejects owners of a new kind for up to 30 s after its CRD is created.
     pub guards_owners: bool,
 }
 
@@ -414,7 +414,7 @@ impl Drop for RunningCluster {
         {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // These make up most of a folder that is kept for its logs.
+        // These take up most of a folder that is kept for its logs.
         for data in ["etcd", "rabbitmq/mnesia"] {
             let _ = std::fs::remove_dir_all(self.folder.join(data));
         }

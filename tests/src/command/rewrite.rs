@@ -1,7 +1,7 @@
-//! What the kubelet and the container's file system do to texts of a container.
+//! Rewrites a container's texts as the kubelet and the container's file system would.
 
-/// Replaces references `$(NAME)` to variables that are already known, as the kubelet does: of variables with the same
-/// name the last counts, references to others stay, and `$$` is a `$`.
+/// Replaces references `$(NAME)` to known variables, as the kubelet does: of variables with the same name the last one
+/// counts, references to unknown variables stay, and `$$` becomes `$`.
 #[must_use]
 pub fn expanded(text: &str, known: &[(String, String)]) -> String {
     let mut done = String::new();
@@ -30,8 +30,8 @@ pub fn expanded(text: &str, known: &[(String, String)]) -> String {
     done + rest
 }
 
-/// Replaces paths in the container by paths on this host. A nested mount takes precedence, and what was replaced stays:
-/// this host's folder may begin like a path in the container.
+/// Replaces paths in the container with paths on this host. A nested mount takes precedence, and replaced text is not
+/// replaced again: the host's folder may begin like a path in the container.
 pub(super) fn rewritten(text: &str, mounts: &[(String, String)]) -> String {
     let first = mounts
         .iter()

@@ -54,7 +54,7 @@ impl Operator {
     /// When the binaries are not built, or helm fails.
     pub async fn install(cluster: &Cluster, values: Value) -> Result<Self> {
         prepare(cluster).await?;
-        // The API server validates what it is sent. helm would fetch the OpenAPI document of the whole cluster first.
+        // The API server validates objects itself; helm would first fetch the OpenAPI document of the whole cluster.
         let command = ["upgrade", "--install", "--disable-openapi-validation"];
         Helm::four(cluster).with_chart(&command, values).await?;
         Self::installed(cluster).await
@@ -221,7 +221,7 @@ pub fn default_values(cluster: &Cluster) -> Value {
             },
         });
     }
-    // Short, so that five conflicts in a row and the waits between them take less than half a minute.
+    // Short, so that five consecutive conflicts with their backoff take less than half a minute.
     let mut values = json!({"transports": transports, "controller": {"conflictWait": "1s"}});
     if state.real {
         let (repository, tag) = real::OPERATOR_IMAGE;
@@ -231,7 +231,7 @@ pub fn default_values(cluster: &Cluster) -> Value {
     values
 }
 
-/// Values with which the webhook rejects no actor: for scenarios of how the controller reports invalid ones.
+/// Values with which the webhook rejects no actor, for scenarios about how the controller reports invalid ones.
 #[must_use]
 pub fn unvalidated() -> Value {
     json!({"webhook": {"validation": {"mode": "Off"}}})
@@ -260,10 +260,9 @@ pub fn merge(base: &mut Value, over: Value) {
 }
 
 /// Creates what the chart expects: its namespace, and the brokers' Secrets there and in `default`, where users try
-/// things.
+/// things out.
 ///
-/// # Errors
-/// When the API server rejects a request.
+/// # Errors When the API server rejects a request.
 pub async fn prepare(cluster: &Cluster) -> Result<()> {
     let client = cluster.client();
     create_namespace(&client, NAMESPACE).await?;
@@ -331,7 +330,7 @@ pub fn bin_folder() -> Result<PathBuf> {
         .map(PathBuf::from)
         .filter(has_programs)
         .or_else(|| {
-            // Others may be of an older tree.
+            // The other folder may be from an older tree.
             [target.join("release"), target.join("debug")]
                 .into_iter()
                 .filter(has_programs)

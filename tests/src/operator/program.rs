@@ -22,7 +22,7 @@ const TOKEN_SECONDS: i64 = 24 * 3600;
 /// The controller or the webhook, as the chart runs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// How messages and folders name its processes.
+    /// Its name in messages and folder names.
     what: &'static str,
     container: &'static str,
     pub(super) pod: PodSpec,
@@ -33,7 +33,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Reads the Deployment of this name; none if it is not installed.
+    /// Reads the Deployment with this name; `None` if it is not installed.
     pub(super) async fn read(
         cluster: &Cluster,
         name: &str,

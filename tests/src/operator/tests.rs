@@ -4,7 +4,7 @@ use super::{merge, token_id};
 
 #[test]
 fn token_id_is_the_jti_claim() {
-    // {"jti":"a?b>c"}, so that both characters of the URL-safe alphabet occur
+    // {"jti":"a?b>c"}: contains both characters that are special to the URL-safe alphabet
     assert_eq!(token_id("e30.eyJqdGkiOiJhP2I-YyJ9.x").unwrap(), "a?b>c");
 }
 

@@ -1,7 +1,7 @@
 //! CRDs of the systems that actors bind to.
 //!
-//! The original CRDs are read from the folder that [`FOLDER_VARIABLE`] names, where it has them. Otherwise minimal CRDs
-//! of our own are used, with the same group, version, names and subresources, and the fields that are used.
+//! The original CRDs are read from the folder named by [`FOLDER_VARIABLE`], if it contains them. Otherwise our own
+//! minimal CRDs are used, with the same group, version, names and subresources, and only the fields that are used.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,9 +84,9 @@ const OWN: [(&str, &str); 14] = [
 /// # Errors
 /// When a CRD cannot be read, or the API server rejects it.
 pub async fn install(cluster: &Cluster, kinds: &[Kind]) -> Result<()> {
-    // Scenarios share a cluster, and a forced apply of megabytes is expensive, so each CRD is installed once.
+    // Scenarios share a cluster, and a forced apply of megabytes is expensive, so install each CRD once.
     static DONE: Mutex<Vec<(String, Kind)>> = Mutex::const_new(Vec::new());
-    // A folder is used again once its cluster has stopped.
+    // A folder is reused once its cluster has stopped.
     let namespaces: Api<Namespace> = Api::all(cluster.client());
     let cluster_id = namespaces.get_metadata("kube-system").await?.metadata.uid;
     let cluster_id = cluster_id.unwrap_or_default();
@@ -108,7 +108,7 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     let params = PatchParams::apply("asya-tests").force();
     api.patch(&name, &params, &Patch::Apply(&crd)).await?;
     let objects = Api::<DynamicObject>::all_with(cluster.client(), &kind.resource());
-    // The original CRDs have megabytes, and the API server builds its OpenAPI documents from them first.
+    // The original CRDs are megabytes in size, and the API server first builds its OpenAPI documents from them.
     let within = Duration::from_mins(2);
     eventually(format_args!("CRD {name} is served"), within, async || {
         is_established(&api, &name).await?;
@@ -121,7 +121,7 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     .await
 }
 
-/// The original CRD of a kind, else ours.
+/// The original CRD of a kind, otherwise ours.
 fn read(kind: Kind) -> Result<Value> {
     let name = format!("{}_{}", kind.group, kind.plural);
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|it| !it.is_empty());

@@ -1,9 +1,9 @@
 //! The controllers of systems that actors bind to, as scenarios run them.
 //!
 //! Each of them is a [`Reconciler`] of the crate `asya-owners` (SIM-1 to SIM-8 of `docs/spec/binding.md`, section 9),
-//! which the simulation runs, too. [`Owner`] runs it in a namespace, under its own field manager, at every watch event
-//! and every tick, and records its writes. The objects that it reads are of the system's own kinds; [`crds::install`]
-//! installs their CRDs. [`sidecar_remover`] is a webhook that removes the sidecar (SIM-9).
+//! which the simulation runs as well. [`Owner`] runs it in a namespace, under its own field manager, at every watch
+//! event and every tick, and records its writes. It reads objects of the system's own kinds, whose CRDs
+//! [`crds::install`] installs. [`sidecar_remover`] is a webhook that removes the sidecar (SIM-9).
 
 pub mod crds;
 mod runner;

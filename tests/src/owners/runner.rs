@@ -1,4 +1,4 @@
-//! Runs a simulated controller: it reconciles on watch events, at its ticks, and when a scenario requests it.
+//! Runs a simulated controller: it reconciles on watch events, at its ticks, and on request of a scenario.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 use asya_owners::error::Error as OwnerError;
 use asya_owners::{Kind, Reconciler, RecordingClient, Write};
 
-/// Events come in bursts; wait this long, so that a burst causes a single reconcile.
+/// Events come in bursts: wait this long, so that a burst causes a single reconcile.
 const DEBOUNCE: Duration = Duration::from_millis(40);
 /// Backoff after the first failure, doubled with each further one up to [`LONGEST_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
@@ -80,7 +80,7 @@ impl Owner {
         end.await.map_err(gone)?
     }
 
-    /// The owner's client, with which scenarios read objects, too.
+    /// The owner's client, which scenarios may use to read objects.
     #[must_use]
     pub fn client(&self) -> &RecordingClient {
         &self.client

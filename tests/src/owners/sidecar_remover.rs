@@ -42,7 +42,7 @@ pub struct SidecarRemover {
     task: JoinHandle<()>,
 }
 
-/// Counts removals, and says whether dry runs are exempt.
+/// Counts removals, and records whether dry runs are exempt.
 #[derive(Default)]
 struct Seen {
     removed: AtomicUsize,
@@ -126,7 +126,7 @@ impl SidecarRemover {
                     "operations": ["CREATE"], "scope": "Namespaced",
                 }],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                // A scenario must not pass because the webhook was not called.
+                // Fail, so that a scenario cannot pass because the webhook was not called.
                 "failurePolicy": "Fail",
                 "reinvocationPolicy": format!("{reinvoked:?}"),
                 "sideEffects": "None",
@@ -146,7 +146,7 @@ impl SidecarRemover {
         self.seen.removed.load(Ordering::Relaxed)
     }
 
-    /// Exempts dry runs from now on, so that a dry run does not reveal the removal.
+    /// Exempts dry runs from now on, so that they do not reveal the removal.
     pub fn exempt_dry_runs(&self) {
         self.seen.exempts_dry_runs.store(true, Ordering::Relaxed);
     }

@@ -17,14 +17,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates a folder, and removes those whose owner no longer runs.
+    /// Creates a folder, and removes folders whose owner no longer runs.
     ///
     /// # Errors
     /// When the folder cannot be created.
     pub fn create(prefix: &str) -> Result<Self> {
         let root = root();
         std::fs::create_dir_all(&root).context(format_args!("make {}", root.display()))?;
-        // Serialized, since another harness would remove a folder that is not locked yet.
+        // Serialized, because another harness would remove a folder that is not locked yet.
         let _turn = lock_file(&root.join("lock")).context("lock the folder of folders")?;
         sweep(&root);
         for number in 0..10_000 {
@@ -84,8 +84,8 @@ impl Drop for Folder {
     }
 }
 
-/// One root per user, since another user's folder could not be removed. The path is short, since that of a Unix socket
-/// is limited to 107 characters.
+/// One root per user, because another user's folder could not be removed. The path is short, because that of a Unix
+/// socket is limited to 107 characters.
 fn root() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     std::env::temp_dir().join(format!("asya-tests-{user}"))

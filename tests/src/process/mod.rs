@@ -65,7 +65,7 @@ impl Spec {
         self
     }
 
-    /// Inherits our environment, too.
+    /// Also inherits our environment.
     #[must_use]
     pub fn inherit_env(mut self) -> Self {
         self.inherit_env = true;
@@ -110,7 +110,7 @@ impl Process {
         &self.spec.name
     }
 
-    /// The process id, which is the group's id, too.
+    /// The process id, which is also the group id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()

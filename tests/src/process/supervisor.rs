@@ -1,4 +1,4 @@
-//! The thread that starts and reaps all processes, and ends all of them when the harness receives a signal to end.
+//! The thread that starts and reaps all processes, and ends them all when the harness receives a termination signal.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;

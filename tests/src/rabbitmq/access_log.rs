@@ -1,4 +1,4 @@
-//! Who sent which requests to RabbitMQ's management API.
+//! Reads the access log of RabbitMQ's management API: who sent which requests.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Mark(usize);
 pub struct Call {
     /// The authenticated user.
     pub user: String,
-    /// `GET`, `PUT`, …
+    /// HTTP method, such as `GET`.
     pub method: String,
     /// The path and query, percent-encoded as sent.
     pub path: String,

@@ -79,7 +79,7 @@ impl RabbitMq {
         &self.state.vhost
     }
 
-    /// The path prefix of the management API for this kind of object in the virtual host, as it appears in the access
+    /// The path prefix of the management API for objects of this kind in the virtual host, as it appears in the access
     /// log.
     #[must_use]
     pub fn path_of(&self, kind: &str) -> String {
@@ -184,10 +184,9 @@ impl RabbitMq {
     }
 
     /// Gets up to `count` messages from a queue and returns their payloads; with `requeue` they are put back. Unlike
-    /// [`Queue::messages`] this is exact.
+    /// [`Queue::messages`], this is exact.
     ///
-    /// # Errors
-    /// When the request fails.
+    /// # Errors When the request fails.
     pub async fn messages(&self, queue: &str, count: usize, requeue: bool) -> Result<Vec<String>> {
         let mode = if requeue {
             "ack_requeue_true"

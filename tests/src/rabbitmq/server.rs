@@ -13,9 +13,9 @@ use crate::pki::{TestCa, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
-/// The administrator as which scenarios inspect and publish; also its password.
+/// The user and password with which scenarios inspect and publish.
 pub const ADMIN: &str = "admin";
-/// The user that the operator logs in as, with the permissions that it needs (RMQ-2).
+/// The operator's user, with the permissions that it needs (RMQ-2).
 pub const OPERATOR: &str = "asya";
 /// The operator's password, with characters that reveal missing escaping.
 pub const OPERATOR_PASSWORD: &str = "p@ss/w:rd";
@@ -40,7 +40,7 @@ pub(crate) async fn start(
     configuration.push_str(&tls(host, management_tls_port, tls_port, &home));
     write(&home.join("rabbitmq.conf"), &configuration)?;
 
-    // RabbitMQ would otherwise start an epmd that outlives it, even when ours is killed a moment before RabbitMQ.
+    // Otherwise RabbitMQ would start an epmd that outlives it, even if ours is killed only a moment before RabbitMQ.
     let epmd = Spec::new("epmd", epmd_program()?)
         .log(folder.join("epmd.log"))
         .env("HOME", home.display())
@@ -103,8 +103,8 @@ pub(crate) async fn start(
     Ok((state, vec![epmd, server]))
 }
 
-/// Creates a virtual host and a user on a running server. That takes a tenth of the time to start a server, and virtual
-/// hosts are isolated from each other.
+/// Creates a virtual host and a user on a running server. This takes a tenth of the time of starting a server, and
+/// virtual hosts are isolated from each other.
 pub(crate) async fn add_virtual_host(server: &RabbitMqState) -> Result<RabbitMqState> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +129,7 @@ fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path)
         "default_user_tags.administrator = true".to_owned(),
         // How often the management API's queue depths are updated; the default is 5 s.
         "collect_statistics_interval = 1000".to_owned(),
-        // What 3.13 and earlier accept; 4.0 and later only 16 MiB unless configured.
+        // The limit of 3.13 and earlier; later versions default to 16 MiB.
         "max_message_size = 134217728".to_owned(),
         "log.console = true".to_owned(),
         "log.file = false".to_owned(),

@@ -16,7 +16,7 @@ use crate::process::{self, Spec};
 /// The sidecar's program, and the name of its image.
 const SIDECAR: &str = "asya-sidecar";
 
-/// The page whose images are built under the names that it uses.
+/// The page whose images are built under the names it uses.
 const INSTALL: &str = "docs/install.md";
 
 /// The folders that images are built from.
@@ -199,7 +199,7 @@ async fn shipped(folder: &Path, image: &str, programs: &Path, names: &[&str]) ->
     Layer::pack(folder, image, &root).await
 }
 
-/// Creates a folder beside the archive's.
+/// Creates a folder next to the archive's.
 fn fresh(folder: &Path, name: &str) -> Result<PathBuf> {
     let fresh = folder.with_extension(name);
     std::fs::create_dir_all(&fresh).context(format_args!("make {}", fresh.display()))?;

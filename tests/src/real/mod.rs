@@ -14,13 +14,13 @@ use crate::scenario::Scenario;
 pub(crate) use node::{Runtime, start};
 pub use page::Page;
 
-/// The node's address, which is that of its pod bridge.
+/// The node's address, which is also that of its pod bridge.
 pub const ADDRESS: &str = "203.0.113.1";
-/// The first address of the Service range, which is the API server's.
+/// The API server's address: the first in the Service range.
 pub(crate) const API_SERVICE: &str = "198.51.100.1";
 /// The node's name.
 pub const NODE: &str = "real";
-/// The taint of the fake nodes beside it, so that only pods that tolerate it are scheduled there.
+/// The taint of the fake nodes, so that only pods that tolerate it are scheduled there.
 pub const FAKE_TAINT: &str = "kwok.test/fake";
 
 /// Python with the programs of `pods/`, which are on its `PYTHONPATH`.
@@ -31,7 +31,7 @@ pub const CRASHING_SIDECAR_IMAGE: &str = "localhost/python-sidecar:1";
 pub const NEXT_SIDECAR_IMAGE: &str = "localhost/asya-sidecar:2";
 /// The registry of our images. Nothing is pulled from it.
 pub const REGISTRY: &str = "localhost";
-/// The repository and tag of the operator's image. The default image of sidecars lies beside it.
+/// The repository and tag of the operator's image. The sidecars' default image is next to it.
 pub const OPERATOR_IMAGE: (&str, &str) = ("localhost/asya-operator", "1");
 /// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/pause:1";

@@ -176,11 +176,11 @@ fn kubelet_configuration(certificates: &Path) -> Value {
         "tlsPrivateKeyFile": file("api.key"),
         "clusterDomain": "cluster.local",
         "clusterDNS": [ADDRESS],
-        // Bytes, not a share: 1 % of a large disk is gigabytes, and under disk pressure a node runs no pod and deletes
-        // images.
+        // Bytes, not a percentage: 1 % of a large disk is gigabytes, and under disk pressure a node runs no pods and
+        // deletes images.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,
-        // A watch, so that `ConfigMap` changes reach pods at once.
+        // Watch, so that `ConfigMap` changes reach pods at once.
         "configMapAndSecretChangeDetectionStrategy": "Watch",
         "featureGates": {"KubeletCrashLoopBackOffMax": true},
         "crashLoopBackOff": {"maxContainerRestartPeriod": CRASH_LOOP_BACK_OFF},

@@ -30,7 +30,7 @@ impl Page {
             .filter_map(|line| line.strip_prefix("## "))
     }
 
-    /// The code blocks of this language in the section with this heading; for an empty heading, those of all sections.
+    /// The code blocks in this language in the section with this heading; for an empty heading, those of all sections.
     #[must_use]
     pub fn blocks(&self, heading: &str, language: &str) -> Vec<String> {
         let section = self.section(heading);
@@ -51,7 +51,7 @@ impl Page {
         blocks
     }
 
-    /// The first of these blocks.
+    /// The first such block.
     ///
     /// # Errors
     /// When there is no such block.
@@ -65,7 +65,7 @@ impl Page {
         })
     }
 
-    /// The commands in the section with this heading, one for each line that does not continue the one before; for an
+    /// The commands in the section with this heading, one per line that does not continue the previous one; for an
     /// empty heading, those of all sections.
     #[must_use]
     pub fn commands(&self, heading: &str) -> Vec<String> {
@@ -85,8 +85,8 @@ impl Page {
             .map_or(rest, |(section, _)| section)
     }
 
-    /// Returns the first text in backticks that directly follows the words `before`, in the section with this heading;
-    /// for an empty heading, in the page.
+    /// Returns the first text in backticks right after the words `before`, in the section with this heading; for an
+    /// empty heading, in the whole page.
     #[must_use]
     pub fn quoted(&self, heading: &str, before: &str) -> Option<&str> {
         let section = self.section(heading);

@@ -1,5 +1,5 @@
-//! How long each test took when it last ran: those that took longest get their slots first, so that no long one is
-//! left for the end, when the others no longer occupy the machine.
+//! Last duration of each test. The longest tests get their slots first, so that none of them is left for the end, when
+//! the others no longer keep the machine busy.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 
 use crate::build::cache_folder;
 
-/// Lines of the file after which those of earlier runs are dropped.
+/// Number of lines beyond which those of earlier runs are dropped.
 const LONGEST: usize = 5000;
 
 static EARLIER: LazyLock<HashMap<String, f64>> =
     LazyLock::new(|| file().map_or_else(HashMap::new, |file| load(&file)));
 
-/// How many tests took longer than this one. 0 for a test that has not run: it may be long.
+/// How many tests took longer than this one. 0 for a test that has never run, since it may be long.
 pub(super) fn rank(test: &str) -> usize {
     rank_among(&EARLIER, test)
 }
@@ -47,7 +47,7 @@ fn load(file: &Path) -> HashMap<String, f64> {
     latest
 }
 
-/// The last duration of each test. Lines that another process was writing are left out.
+/// The last duration of each test. Skips lines that another process was writing.
 fn parse(text: &str) -> HashMap<String, f64> {
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines

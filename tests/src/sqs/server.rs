@@ -8,7 +8,7 @@ use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
 
-/// Names the service and the account; the server checks no signature.
+/// Names service and account; the server checks no signature.
 const CREDENTIAL: &str = "AWS4-HMAC-SHA256 Credential=000000000000/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
 
 /// Starts the server, which listens on `host`, and returns its URL.
@@ -20,14 +20,14 @@ pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(Stri
         .log(folder.join("sqs.log"))
         .args(["-m", "localstack.runtime.main"])
         .env("HOME", home.display())
-        // Of the two gateway servers, only this one listens on loopback alone.
+        // Of the two gateway servers, only this one listens on loopback only.
         .env("GATEWAY_SERVER", "hypercorn")
         .env("GATEWAY_LISTEN", &address)
         .env("LOCALSTACK_HOST", &address)
         .env("SERVICES", "sqs")
         .env("STRICT_SERVICE_LOADING", "1")
         .env("EAGER_SERVICE_LOADING", "0")
-        // Enforces the 60 s before a deleted queue can be created again, like AWS.
+        // Enforces the 60 s before a deleted queue can be recreated, like AWS.
         .env("SQS_DELAY_RECENTLY_DELETED", "1")
         // Queue URLs in the three-part form that KEDA's trigger accepts.
         .env("SQS_ENDPOINT_STRATEGY", "off")
@@ -47,7 +47,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(Stri
             if !status.is_success() {
                 return Err(NotYet::new(status));
             }
-            // Loads the service, which takes half a minute on a busy machine, longer than clients wait for an answer.
+            // Loads the service, which takes half a minute on a busy machine, longer than clients wait for a response.
             let list = client
                 .post(&url)
                 .header("x-amz-target", "AmazonSQS.ListQueues")

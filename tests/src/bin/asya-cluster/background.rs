@@ -1,4 +1,4 @@
-//! `up`, `down`, and the process between them.
+//! `up`, `down`, and the background process.
 
 use std::fs::File;
 use std::io::Write;

@@ -21,12 +21,12 @@ use crate::{With, print_addresses};
 const NAMESPACE: &str = "demo";
 const ACTOR: &str = include_str!("demo/actor.yaml");
 const BINDING: &str = include_str!("demo/binding.yaml");
-/// What the steps above would not show.
+/// What the steps of the demo do not show.
 const LIMITS: &str = "  \
   # Nothing runs in fake pods: a message that you send stays in its queue, and `kubectl logs` and `exec` fail.";
 const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
-/// `before`: steps that whoever starts the demo has announced already.
+/// `before`: number of steps that whoever starts the demo has already announced.
 pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
     let progress = &Progress::after(before);
     // KEDA takes longest to build, and only the last part needs it.
@@ -102,7 +102,7 @@ async fn show_without_keda(cluster: &RunningCluster, progress: &Progress) -> Res
     progress.step();
     show_binding(cluster, progress).await?;
     messages::show_model(cluster, progress).await?;
-    // What is left of KEDA's build belongs to the last step.
+    // The rest of KEDA's build belongs to the last step.
     progress.step();
     Ok(())
 }
@@ -246,7 +246,7 @@ fn next_steps() -> String {
 mod tests {
     use super::*;
 
-    /// What the demo prints is pasted into a shell whose namespace is another one.
+    /// Users paste the printed commands into a shell whose default namespace is another one.
     #[test]
     fn commands_that_are_printed_name_the_namespace() {
         for line in next_steps().lines() {

@@ -58,7 +58,7 @@ enum Command {
         #[arg(long, default_value_t, hide = true)]
         after: usize,
     },
-    /// What `up` leaves running.
+    /// Starts the background process of `up`.
     #[command(hide = true)]
     Serve(With),
 }
@@ -112,13 +112,13 @@ impl With {
         Ok(cluster)
     }
 
-    /// Builds everything in the foreground, where progress is visible, and announces each component before. Checks
-    /// first for what cannot be built here.
+    /// Builds everything in the foreground, where progress is visible, and announces each component first. Fails early
+    /// if something cannot be built on this machine.
     async fn build(self, announce: impl Fn(Component)) -> Result<()> {
         if !self.no_operator {
             asya_tests::operator::bin_folder()?;
         }
-        // Packages come before what takes minutes to build, since they may be missing.
+        // Packages come before slow builds, because they may be missing.
         let parts = [
             (Component::RabbitMq, !self.no_rabbitmq),
             (Component::ControlPlane, true),

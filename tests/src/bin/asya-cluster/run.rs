@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::With;
 
 pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
-    // Scenarios of bad actors run on fake pods.
+    // Scenarios with invalid actors run on fake pods.
     let values = if with.real {
         json!({})
     } else {
@@ -53,11 +53,11 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// How long an API server may take to find a kind after its CRD is created, and some more.
+/// How long an API server may take to find a new kind after its CRD is created, with a margin.
 const KIND_IS_FOUND: Duration = Duration::from_mins(1);
 
-/// Waits until the operator may create objects of actors: with `guards_owners` the API server first has to find their
-/// kind, and the first scenarios would wait instead.
+/// Waits until the operator may create actors' objects. With `guards_owners`, the API server must first find their
+/// kind; without this wait, the first scenarios would have to wait.
 async fn owners_are_known(cluster: &Cluster) -> Result<()> {
     let owner = json!({
         "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "any", "uid": "any", "controller": true,

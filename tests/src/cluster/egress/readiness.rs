@@ -1,5 +1,5 @@
 //! Readiness of the processes behind Services, as a kubelet and the endpoints controller would report it: a process
-//! whose probe hangs is not ready, and delays no connection to another one.
+//! whose probe hangs is not ready, and does not delay connections to others.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,16 +13,16 @@ use tokio::time::timeout;
 
 use super::{LAG, append};
 
-/// Long: a kubelet retries twice before it considers a probe failed.
+/// Long, because a kubelet retries twice before it considers a probe failed.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection waits for a probe if the result of an earlier one is known, which then counts.
+/// How long a connection waits for a probe if an earlier result is known, which then counts.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is known of a process.
+/// The known state of a process.
 #[derive(Default)]
 struct Known {
     last: Option<(Instant, bool)>,
-    /// The probe in flight. All connections wait for the same one: a burst exceeds what the probed port admits.
+    /// The probe in flight. All connections share it: a burst would exceed what the probed port admits.
     probe: Option<Shared<BoxFuture<'static, bool>>>,
 }
 
@@ -33,8 +33,8 @@ fn with<T>(url: &str, look: impl FnOnce(&mut Known) -> T) -> T {
     look(known.entry(url.to_owned()).or_default())
 }
 
-/// Whether the process with this readiness URL is ready. Probes it if the last result is older than [`LAG`]; probes
-/// that fail or take long are logged in `folder`.
+/// Whether the process with this readiness URL is ready. Probes it if the last result is older than [`LAG`]; failed and
+/// slow probes are logged in `folder`.
 pub(super) async fn is_ready(url: &str, folder: &Path) -> bool {
     let (probe, last) = with(url, |known| match known.last {
         Some((since, true)) if since.elapsed() < LAG => (None, Some(true)),
@@ -50,7 +50,7 @@ pub(super) async fn is_ready(url: &str, folder: &Path) -> bool {
     }
 }
 
-/// Starts a probe, which goes on if the connection that needs it is closed.
+/// Starts a probe, which continues if the connection that needs it is closed.
 fn start(url: &str, folder: &Path) -> Shared<BoxFuture<'static, bool>> {
     let (target, log) = (url.to_owned(), folder.join("egress.log"));
     let probe = tokio::spawn(async move {
@@ -73,7 +73,7 @@ fn start(url: &str, folder: &Path) -> Shared<BoxFuture<'static, bool>> {
         });
         ready
     });
-    // A probe ends with the runtime that runs it, which may be another scenario's.
+    // A probe ends with its runtime, which may be another scenario's.
     let url = url.to_owned();
     let ended = async move {
         let ready = probe.await;
@@ -86,7 +86,7 @@ fn start(url: &str, folder: &Path) -> Shared<BoxFuture<'static, bool>> {
 }
 
 async fn probe(url: &str) -> Result<u16, String> {
-    // A client for each probe: a pooled connection would end with the runtime that opened it.
+    // A client per probe: a pooled connection would end with the runtime that opened it.
     let client = crate::http_client().map_err(|error| error.to_string())?;
     let sent = client.get(url).timeout(TIMEOUT).send().await;
     sent.map(|answer| answer.status().as_u16())

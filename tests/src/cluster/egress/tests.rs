@@ -96,7 +96,7 @@ async fn hanging_probe_of_a_backend_does_not_prevent_connections_to_another() {
     };
     let backends = [hanging, backend("ready", StatusCode::OK).await];
     set_route(&folder, "system", "webhook", 443, &backends).unwrap();
-    // The first connection finds out.
+    // The first connection detects it.
     for limit in [10, 3, 3] {
         let answer = connect(&folder, "webhook.system.svc:443");
         let answer = timeout(Duration::from_secs(limit), answer).await.unwrap();

@@ -1,4 +1,4 @@
-//! The part of the demo in which messages go in and answers come out.
+//! The part of the demo that sends messages and shows the results.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use super::{NAMESPACE, manifest};
 const ROUTE: &str = include_str!("route.yaml");
 const ENDS: &str = include_str!("ends.yaml");
 const SOON: Duration = Duration::from_secs(30);
-/// What a pod handles at a time with an `openai_*` adapter, unless `spec.concurrency` says otherwise.
+/// How many messages a pod with an `openai_*` adapter handles at a time, unless `spec.concurrency` says otherwise.
 const IN_FLIGHT: usize = 8;
 
-/// Shows a chain, a fan-out and an error, on the processes of three pods.
+/// Shows a chain, a fan-out and an error, processed by three pods.
 pub(super) async fn show_routes(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     progress
         .say("two more actors, with other functions of hello.py, and those where messages end:");
@@ -92,7 +92,7 @@ async fn show_answers(rabbitmq: &RabbitMq, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Shows that a pod's model gets several messages at once.
+/// Shows that a pod's model gets several messages at a time.
 pub(super) async fn show_model(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let port = ports::free()?;
     let url = format!("http://127.0.0.1:{port}");
@@ -162,7 +162,7 @@ async fn put_and_print(rabbitmq: &RabbitMq, message: &Value) -> Result<()> {
     put(rabbitmq, message).await
 }
 
-/// Puts a message into the queue of the first actor of its route.
+/// Publishes a message to the queue of the first actor of its route.
 async fn put(rabbitmq: &RabbitMq, message: &Value) -> Result<()> {
     let actor = message["route"]["actors"][0].as_str().unwrap_or_default();
     let queue = format!("asya-{actor}");
@@ -173,7 +173,7 @@ async fn put(rabbitmq: &RabbitMq, message: &Value) -> Result<()> {
     }
 }
 
-/// Waits for messages in an actor's queue, and takes them.
+/// Waits for messages in an actor's queue, and removes them.
 async fn take(rabbitmq: &RabbitMq, actor: &str, count: usize) -> Result<Vec<Value>> {
     rabbitmq.take(&format!("asya-{actor}"), count, SOON).await
 }

@@ -1,4 +1,4 @@
-//! The part of the demo in which other systems serve models.
+//! The part of the demo that binds models served by other systems.
 
 use asya_tests::Result;
 use asya_tests::cluster::RunningCluster;
@@ -14,7 +14,7 @@ const SERVICE_AND_ACTOR: &str = include_str!("inference-service.yaml");
 /// Enough messages for three pods, at 5 messages per pod.
 const MESSAGES: usize = 12;
 
-/// Shows that a KAITO Workspace and a KServe `InferenceService` get the sidecar, and that the second scales with its
+/// Shows that a KAITO Workspace and a KServe `InferenceService` get the sidecar, and that the latter scales with its
 /// queue.
 pub(super) async fn show(cluster: &RunningCluster, progress: &Progress) -> Result<()> {
     let kubectl = async |args: &[&str]| {

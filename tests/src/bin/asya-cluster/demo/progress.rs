@@ -1,4 +1,4 @@
-//! What the demo prints as it goes on: numbered steps, and lines with the time below them.
+//! The demo's output: numbered steps, and timed lines below them.
 
 use std::cell::{Cell, OnceCell};
 use std::time::Instant;
@@ -15,11 +15,11 @@ const STEPS: [&str; 8] = [
     "KEDA, and models of KAITO and KServe",
 ];
 
-/// How far the demo is.
+/// The progress of the demo.
 pub(super) struct Progress {
-    /// When the first line was printed: what is built before takes as long as it takes.
+    /// When the first line was printed: earlier builds do not count.
     started: OnceCell<Instant>,
-    /// Steps that were taken before the demo's own.
+    /// Number of steps announced before the demo's own.
     before: usize,
     taken: Cell<usize>,
 }
@@ -46,7 +46,7 @@ impl Progress {
         format!("[{number}/{all}] {step}")
     }
 
-    /// Says what happens in this step, and how long after the first such line.
+    /// Prints what happens in this step, with the time since the first such line.
     pub(super) fn say(&self, what: &str) {
         let started = self.started.get_or_init(Instant::now);
         println!("{:>6.1} s  {what}", started.elapsed().as_secs_f32());
