@@ -1,5 +1,6 @@
-//! `asya-cluster` exists and takes the arguments that the Makefile passes. The Makefile's tests build it by this test:
-//! integration tests enable the features that all tests are built with, so nothing is compiled twice.
+//! Checks that `asya-cluster` is built and takes the arguments that the Makefile passes. The Makefile builds it by
+//! running this test: integration tests enable the features that all tests are built with, so nothing is compiled
+//! twice.
 
 use std::process::Command;
 
@@ -16,7 +17,7 @@ fn asya_cluster_accepts_the_makefiles_arguments() {
     }
 }
 
-/// Without the programs that a sandbox needs there are no real pods: a skip, unless they are required.
+/// Without the programs that a sandbox needs there are no real pods: they are skipped, unless they are required.
 #[test]
 fn missing_real_pods_are_an_error_if_they_are_required() {
     let real = |required: &str| {

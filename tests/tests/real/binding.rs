@@ -1,4 +1,4 @@
-//! Actors that bind models of other owners: the sidecar and a protocol adapter run in the model's own pods.
+//! Actors that bind other owners' models: the sidecar and a protocol adapter run in the model's own pods.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{Broker, SOON, actor_without_pods, message, run};
 
-/// An actor that binds a model, which answers its messages.
+/// An actor that binds a model, which processes its messages.
 pub(crate) fn bound(
     name: &str,
     broker: Broker,
@@ -79,7 +79,7 @@ async fn pods(scenario: &Scenario, labels: &str) -> Result<Vec<Pod>> {
         .collect())
 }
 
-/// The model's own container in its only pod, once the pod has this many containers and all of them are ready.
+/// The model's own container in its only pod, once the pod has this many containers and all are ready.
 async fn model_container(
     scenario: &Scenario,
     labels: &str,
@@ -117,7 +117,7 @@ async fn model_container(
     .await
 }
 
-/// The container as specified: without its service account token mount, whose volume name differs from pod to pod.
+/// The container as specified: without the mount of its service account token, whose volume name differs between pods.
 fn written(mut container: Container) -> Container {
     if let Some(mounts) = &mut container.volume_mounts {
         mounts.retain(|it| !it.name.starts_with("kube-api-access-"));
@@ -125,7 +125,7 @@ fn written(mut container: Container) -> Container {
     container
 }
 
-/// A model that is already running gets the sidecar by one rollout, and its own pod answers the queue's messages.
+/// A running model gets the sidecar with one rollout, and its own pod processes the queue's messages.
 async fn answers(
     scenario: &Scenario,
     actor: Value,
@@ -195,7 +195,7 @@ async fn model_answers_from_its_own_pod_over_each_protocol() {
             };
         tokio::try_join!(
             Box::pin(one("chat", 8000, "openai_chat", Broker::RabbitMq, chat())),
-            // Port 8080 is the default of the sidecar's metrics.
+            // Port 8080 is also the default of the sidecar's metrics.
             Box::pin(one("predict", 8080, "kserve_v1", Broker::Sqs, predict())),
             Box::pin(one("infer", 9000, "kserve_v2", Broker::RabbitMq, infer())),
         )

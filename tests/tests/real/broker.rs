@@ -1,4 +1,4 @@
-//! One interface to both brokers.
+//! A common interface to both brokers.
 
 use std::time::Duration;
 

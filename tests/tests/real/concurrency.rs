@@ -1,4 +1,4 @@
-//! Many messages at a time in one pod (SC-42, SC-53, SC-55).
+//! One pod processes many messages at a time (SC-42, SC-53, SC-55).
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::binding::{bound, model};
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// How many requests the model and the handler process at a time; each takes a second.
+/// How many requests the model and the handler process at a time; each takes one second.
 const CONCURRENCY: usize = 32;
 /// Five rounds.
 const MESSAGES: usize = 5 * CONCURRENCY;
 
-/// Sends the messages at once. Returns the highest number that were in progress at a time, and how many ended per
-/// second, by the clock of the process that handled them.
+/// Sends the messages at once. Returns the highest number in progress at a time and the number completed per second, by
+/// the clock of the process that handled them.
 async fn throughput(scenario: &Scenario, name: &str, next: &str) -> Result<(u64, f64)> {
     let sent: Vec<_> = (0..MESSAGES)
         .map(|number| {

@@ -50,14 +50,14 @@ fn actor(name: &str, broker: Broker, handler: &str) -> Value {
     })
 }
 
-/// An actor without pods: its queue keeps every message it receives.
+/// An actor without pods: its queue keeps every message.
 fn actor_without_pods(name: &str, broker: Broker) -> Value {
     let mut actor = actor(name, broker, "handlers.shout");
     actor["spec"]["workload"]["replicas"] = json!(0);
     actor
 }
 
-/// A message for an actor, whose result is routed to another one.
+/// A message for an actor, whose result is routed to `next`.
 fn message(id: &str, actor: &str, next: &str, payload: &Value) -> String {
     json!({"id": id, "route": {"actors": [actor, next], "current": 0}, "payload": payload})
         .to_string()

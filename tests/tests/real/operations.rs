@@ -148,7 +148,7 @@ async fn upgrade_under_load_loses_no_message() {
         let upgrade = async {
             let chart = cluster.folder().join("next-chart");
             next_chart(&chart)?;
-            // A new sidecar image, so that pods of actors are replaced during the upgrade, too.
+            // A new sidecar image, so that actors' pods are replaced during the upgrade, too.
             let values = json!({"sidecar": {"image": NEXT_SIDECAR_IMAGE}, "podAnnotations": {"example.com/version": "next"}});
             let helm = Helm::four(cluster);
             helm.with_chart_at(&chart, &["upgrade"], values).await?;
@@ -192,7 +192,7 @@ async fn pods_of(scenario: &Scenario, actor: &str) -> Result<Vec<String>> {
     Ok(stay.filter_map(|pod| pod.metadata.name).collect())
 }
 
-/// Dry-runs a pod like one of the model's until stopped, and returns how often.
+/// Dry-runs a pod like the model's until stopped; returns how often.
 async fn review_until(
     scenario: &Scenario,
     pod: &Pod,
@@ -244,7 +244,7 @@ async fn certificate_rotation_fails_no_review() {
         }))?;
         let (stop, stopped) = watch::channel(false);
         let rotate = async {
-            // A deleted leaf is reissued by the same CA. A deleted CA key forces a new CA, which clients must trust
+            // A deleted leaf is reissued by the same CA. A deleted CA key requires a new CA, which clients must trust
             // before it signs.
             let leaf_gone = r#"{"data": {"tls.crt": "", "tls.key": ""}}"#;
             let authority_gone = r#"{"data": {"ca.key": ""}}"#;
@@ -307,7 +307,7 @@ async fn uninstalled_release_refuses_no_pod() {
         );
         binding["spec"]["binding"] = json!({"required": true});
         run(scenario, &[binding]).await?;
-        // The refusal names only the first few actors, and namespaces of earlier scenarios may still be terminating.
+        // The denial names only the first few actors, and namespaces of earlier scenarios may still be terminating.
         eventually("only this actor is left", SOON, async || {
             let list = ["get", "asyncactors", "--all-namespaces", "--output=name"];
             let left = cluster.kubectl(&list).await.map_err(NotYet::new)?;
@@ -330,7 +330,7 @@ async fn uninstalled_release_refuses_no_pod() {
             log.contains(&format!("{}/{name}", scenario.namespace())),
             "{log}"
         );
-        // Helm considers the release to be uninstalling; the log says how to roll back.
+        // Helm still considers the release to be uninstalling; the log says how to roll back.
         let upgrade = ["upgrade", "--reuse-values"];
         assert!(helm.with_chart(&upgrade, json!({})).await.is_err());
         let rollback = log

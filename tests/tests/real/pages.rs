@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 
 use crate::{Broker, SOON, actor_without_pods, run};
 
-/// The beginnings of commands that are not run, but checked for syntax.
+/// Beginnings of commands that are not run, only checked for syntax.
 const NOT_RUN: [&str; 8] = [
     "make image",
     "docker ",
     "kind ",
-    // Its image is not here; `broker_service` leads to another RabbitMQ.
+    // Its image is not available here; `broker_service` points to another RabbitMQ.
     "kubectl apply --filename examples/quickstart/rabbitmq.yaml",
     "kubectl rollout status deployment/rabbitmq ",
-    // The tests have a KEDA of their own.
+    // The tests have their own KEDA.
     "helm repo add kedacore ",
     "helm install keda ",
-    // Runs until it is interrupted.
+    // Runs until interrupted.
     "kubectl get asya --namespace demo --watch",
 ];
 
-/// A user in the project's folder, with helm and kubectl, who copies a page's commands.
+/// A user in the project folder, with helm and kubectl, who copies a page's commands.
 struct User<'a> {
     cluster: &'a Cluster,
     page: Page,
@@ -101,7 +101,7 @@ impl<'a> User<'a> {
         process::output(shell).await
     }
 
-    /// Uninstalls what earlier scenarios installed, and keeps none of their queues.
+    /// Uninstalls what earlier scenarios installed, with all of their queues.
     async fn uninstall_all(&self) -> Result<()> {
         for command in [
             "kubectl delete asyncactors --all --all-namespaces",
@@ -115,7 +115,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// A Service for the broker at the address in the page's values: `rabbitmq` in this namespace.
+/// A Service `rabbitmq` in this namespace, for the broker at the address in the page's values.
 async fn broker_service(cluster: &Cluster, namespace: &str) -> Result<()> {
     let rabbitmq = cluster.rabbitmq()?;
     let state = rabbitmq.state();
@@ -187,7 +187,7 @@ async fn install(scenario: &Scenario, user: &User<'_>) -> Result<()> {
     let kept = "asya-happy-end";
     cluster.rabbitmq()?.publish("", kept, "{}").await?;
     user.follow("Uninstall").await?;
-    // What the page keeps, and what its actor has drained.
+    // The queue that the page keeps, and the one that its actor has drained.
     assert_eq!(cluster.rabbitmq()?.messages(kept, 9, false).await?, ["{}"]);
     assert!(cluster.rabbitmq()?.queue("asya-hello").await?.is_none());
     cluster.rabbitmq()?.delete_queue(kept).await?;
@@ -210,7 +210,7 @@ async fn quickstart(scenario: &Scenario, user: &User<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a scenario alone that uninstalls the operator, and reinstalls it for those that run later.
+/// Runs a scenario that uninstalls the operator, without others beside it, and reinstalls the operator afterwards.
 async fn without_operator(
     name: &str,
     page: &'static str,

@@ -1,4 +1,4 @@
-//! Sends messages over AMQP with confirms: the management API takes some 30 ms for each, more beside a kubelet.
+//! Publishes messages over AMQP with confirms: the management API takes some 30 ms per message, more with a kubelet.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::{Error, Result};
 use tokio::net::TcpStream;
 
-/// The exchange that queues of actors are bound to.
+/// The exchange to which actors' queues are bound.
 const EXCHANGE: &str = "asya";
 
-/// A connection that publishes.
+/// A publishing connection.
 pub(crate) struct Producer {
     connection: Connection,
-    /// Publications so far: the broker confirms them by number.
+    /// Number of publications so far: the broker confirms them by number.
     published: u64,
 }
 

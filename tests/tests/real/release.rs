@@ -1,4 +1,4 @@
-//! A release: the files of `make release`, installed from a registry as docs/releasing.md says (`make test-release`).
+//! Installs the files of `make release` from a registry, as docs/releasing.md describes (`make test-release`).
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ use serde_json::json;
 use crate::pages::kind_is_there;
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// Names the folder of the release.
+/// Names the folder with the release.
 const VARIABLE: &str = "ASYA_RELEASE";
 const RELEASE: &str = "asya-operator";
 const NAMESPACE: &str = "asya-system";
 const TITLES: [&str; 2] = ["asya-operator", "asya-sidecar"];
 
-/// An image as images.txt lists it: `NAME:VERSION@DIGEST`.
+/// An image as listed in images.txt: `NAME:VERSION@DIGEST`.
 #[derive(Clone)]
 struct Image {
     name: String,
@@ -154,7 +154,7 @@ async fn runs(pods: &Api<Pod>, labels: &str, image: &Image) -> Result<()> {
     .await
 }
 
-/// A message passes an actor with the released sidecar.
+/// A message passes through an actor with the released sidecar.
 async fn answers(scenario: &Scenario, files: &Files) -> Result<()> {
     let (name, next) = (scenario.name("released"), scenario.name("released-next"));
     let worker = actor(&name, Broker::RabbitMq, "handlers.shout");
@@ -174,7 +174,7 @@ async fn answers(scenario: &Scenario, files: &Files) -> Result<()> {
     scenario.kubectl(&delete).await.map(drop)
 }
 
-/// The chart of the release, with its images.
+/// Installs the release's chart, with the released images.
 async fn chart_works(scenario: &Scenario, files: &Files, registry: &Registry) -> Result<()> {
     let cluster = scenario.cluster();
     let chart = files
@@ -198,7 +198,7 @@ async fn chart_works(scenario: &Scenario, files: &Files, registry: &Registry) ->
         .map(drop)
 }
 
-/// The manifests of the release, with the names of its images replaced by the registry's.
+/// Applies the release's manifests, with the registry's image names.
 async fn manifests_work(scenario: &Scenario, files: &Files, registry: &Registry) -> Result<()> {
     let cluster = scenario.cluster();
     let crd = "customresourcedefinition/asyncactors.asya.sh";

@@ -13,13 +13,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::producer::Producer;
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// Messages of one batch; five batches a second make 50 messages a second.
+/// Messages per batch; five batches a second make 50 messages a second.
 const BATCH: usize = 10;
 const BATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// Restarts of each actor, unless `ASYA_RESTARTS` says otherwise.
+/// Restarts per actor, unless `ASYA_RESTARTS` is set.
 const RESTARTS: usize = 3;
 
-/// Actor with two pods whose messages take 20 ms each. What fails goes to a queue of its own.
+/// An actor with two pods that takes 20 ms per message. Failures go to a separate queue.
 async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String; 3]> {
     let names = ["", "-next", "-errors"].map(|end| scenario.name(&format!("{base}{end}")));
     let [name, next, errors] = &names;
@@ -33,7 +33,7 @@ async fn worker(scenario: &Scenario, base: &str, native: bool) -> Result<[String
     Ok(names)
 }
 
-/// Publishes at a steady rate until told to stop. Returns how many messages were published, all of them confirmed.
+/// Publishes at a steady rate until stopped. Returns the number of published messages, all of them confirmed.
 async fn produce(
     scenario: &Scenario,
     name: &str,
@@ -67,7 +67,7 @@ async fn restart(scenario: &Scenario, name: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Collects results until each message has one. Returns how often each id arrived.
+/// Collects results until every message has one. Returns how often each id arrived.
 async fn collect(scenario: &Scenario, next: &str, sent: usize) -> Result<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     eventually(

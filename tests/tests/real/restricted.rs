@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::binding::{bound, model};
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// An arbitrary user for an image that sets none, and one from the range that `OpenShift` assigns.
+/// An arbitrary user for images that set none, and one from the range that `OpenShift` assigns.
 const USERS: [i64; 2] = [65532, 1_000_680_000];
 
-/// What the standard requires of a pod.
+/// What the standard requires of pods.
 fn pod_security(user: i64) -> Value {
     json!({
         "runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
@@ -19,7 +19,7 @@ fn pod_security(user: i64) -> Value {
     })
 }
 
-/// What the standard requires of a container, and a read-only root file system.
+/// What the standard requires of containers, and a read-only root file system.
 fn container_security() -> Value {
     json!({
         "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},

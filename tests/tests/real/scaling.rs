@@ -1,4 +1,4 @@
-//! KEDA scales on real messages.
+//! KEDA scales by real messages.
 
 use asya_tests::Result;
 use asya_tests::scenario::Scenario;

@@ -1,4 +1,4 @@
-//! Pods that terminate with messages in flight.
+//! Pods terminate with messages in flight.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// A standalone actor and a bound model on each broker.
+    /// A standalone actor and a bound model for each broker.
     async fn of_every_sort(scenario: &Scenario) -> Result<[Self; 4]> {
         let workers = tokio::try_join!(
             Self::own(scenario, Broker::RabbitMq),
@@ -42,7 +42,7 @@ impl Worker {
         Ok(workers.into())
     }
 
-    /// A standalone actor, once it is Running.
+    /// Creates a standalone actor, and waits until it is Running.
     async fn own(scenario: &Scenario, broker: Broker) -> Result<Self> {
         let base = format!("own-{}", broker.transport());
         let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
@@ -60,7 +60,7 @@ impl Worker {
         })
     }
 
-    /// An actor that binds a model which exits at once on SIGTERM, even with a request in flight.
+    /// Creates an actor that binds a model which exits at once on SIGTERM, even with a request in flight.
     async fn bound(scenario: &Scenario, broker: Broker) -> Result<Self> {
         let base = format!("bound-{}", broker.transport());
         let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
@@ -122,7 +122,7 @@ impl Worker {
     }
 }
 
-/// A model that takes some seconds per request, and aborts it on SIGTERM.
+/// Makes a model take this long per request, and abort it on SIGTERM.
 fn abrupt(deployment: &mut Value, seconds: f64) {
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container["env"] = json!([
@@ -131,12 +131,12 @@ fn abrupt(deployment: &mut Value, seconds: f64) {
     ]);
 }
 
-/// Sends failed messages to the queue of results, so that none goes unnoticed.
+/// Routes failed messages to the results queue, so that no failure goes unnoticed.
 fn failures_to(next: &str) -> Value {
     json!({"env": [{"name": "ASYA_ACTOR_ERROR_END", "value": next}]})
 }
 
-/// Sends messages to workers and disrupts them meanwhile: every message comes through, and none fails.
+/// Sends messages to workers and disrupts them meanwhile: every message is processed, and none fails.
 async fn none_is_lost<F>(scenario: &Scenario, workers: &[Worker], happens: F) -> Result<()>
 where
     F: AsyncFnOnce() -> Result<()>,
@@ -196,7 +196,7 @@ async fn scale_down_loses_no_message() {
         let workers = Worker::of_every_sort(scenario).await?;
         let fewer = async || {
             for worker in &workers {
-                // A bound target is scaled directly, a standalone actor by its own scale subresource.
+                // A bound target is scaled directly, a standalone actor through its own scale subresource.
                 let kind = if worker.deployment == worker.name {
                     "asya"
                 } else {
@@ -220,7 +220,7 @@ async fn scale_down_loses_no_message() {
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn node_drain_loses_no_message() {
-    // Draining the node would keep other scenarios from starting pods.
+    // While the node drains, other scenarios could not start pods.
     Scenario::run_alone("drain", async |scenario| {
         let cluster = scenario.cluster();
         let workers = Worker::of_every_sort(scenario).await?;
@@ -277,7 +277,7 @@ async fn message_of_a_terminating_model_is_redelivered_to_another_pod() {
     .await;
 }
 
-/// When this container of a pod terminated.
+/// When this container in a pod terminated.
 fn ended(pod: &Pod, container: &str) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let all = status
@@ -307,7 +307,7 @@ async fn native_sidecar_terminates_after_the_runtime() {
         let template = &mut native["spec"]["workload"]["template"];
         // Keep the Pod object until the test has read its container statuses.
         template["metadata"] = json!({"finalizers": ["example.com/hold"]});
-        // A container that is slow to terminate: the sidecar must wait for it, while the runtime exits at once.
+        // A container that terminates slowly: the sidecar must wait for it, while the runtime exits at once.
         let lingers = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), sys.exit(0)))\nsignal.pause()";
         let helper = json!({"name": "lingers", "image": PYTHON_IMAGE, "args": ["-c", lingers]});
         template["spec"]["containers"].as_array_mut().unwrap().push(helper);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// A message reaches the handler in a pod of this workload kind, and its result the next queue.
+/// A message reaches the handler in a pod of this kind of workload, and its result reaches the next queue.
 async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> {
     let base = format!("{}-{}", broker.transport(), kind.to_lowercase());
     let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));

@@ -1,4 +1,4 @@
-//! Real causes that keep pods from working, and the STATUS they lead to.
+//! Real causes of failing pods, and the STATUS that each must produce.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Broker, SOON, actor, actor_without_pods, message, run};
 
-/// A failure cause, and the status reason it must lead to.
+/// A cause of failure, and the status reason that it must produce.
 struct Cause {
     name: &'static str,
     class: &'static str,
@@ -173,7 +173,7 @@ async fn hanging_handler_is_killed_reported_and_restarted() {
         assert_eq!(failed[0]["id"], "1");
         scenario.actor_status(&name, "Running", SOON).await?;
         let labels = ListParams::default().labels(&format!("asya.sh/asya={name}"));
-        // The sidecar sends the message to the error end and waits for the runtime (SC-51).
+        // The sidecar sends the message to error-end and waits for the runtime (SC-51).
         eventually("only the runtime was restarted", SOON, async || {
             let pods = scenario.api::<Pod>().list(&labels).await?;
             let statuses = pods

@@ -41,7 +41,7 @@ impl Stage {
         Self::set_with(json!({}), flags).await
     }
 
-    /// The same, with other values of the chart.
+    /// Like [`Self::set`], with additional chart values.
     async fn set_with(values: Value, flags: &[&str]) -> Result<Self> {
         let cluster = RunningCluster::start(Options::default()).await?;
         let operator = Operator::install(&cluster, values).await?;
@@ -80,7 +80,7 @@ pub(crate) fn pod_of(kind: &str, owner: &str, labels: &Value) -> Result<Pod> {
     }))?)
 }
 
-/// Waits until a dry run of the pod gets the sidecar. Nothing is persisted, so its owner need not exist.
+/// Waits until a dry run of the pod gets the sidecar. Nothing is persisted, so the owner need not exist.
 pub(crate) async fn gets_sidecar(scenario: &Scenario, pod: &Pod) -> Result<()> {
     let dry_run = PostParams {
         dry_run: true,

@@ -1,4 +1,4 @@
-//! The webhook configurations follow the bindings, are repaired after edits and deletions, and are deleted with the
+//! The webhook configurations follow the bindings, are restored after edits and deletions, and are deleted with the
 //! operator.
 
 mod expressions;
@@ -233,7 +233,7 @@ async fn entries_follow_bindings(stage: &mut Stage, scenario: &Scenario) -> Resu
         check(stage.webhook.calls() > before, "not asked")
     })
     .await?;
-    // It would send dry runs of the target's pods.
+    // Otherwise it would dry-run the target's pods.
     stage.instance.stop().await?;
     let before = stage.webhook.calls();
     deployment(scenario, "unbound-too", 5).await?;

@@ -1,4 +1,4 @@
-//! Retries that end after a configured number of attempts.
+//! Retries end after a configured number of attempts.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// Counts reconciles that failed on their last attempt.
+/// Counts reconciles whose last attempt failed.
 const GIVEN_UP: &str = "controller_runtime_terminal_reconcile_errors_total";
 
 /// FW-6, FW-15
@@ -33,7 +33,8 @@ async fn exhausted_retries_resume_only_on_an_event() {
         });
         let operator = Operator::install(&cluster, values).await?;
         let instance = operator.start("operator").await?;
-        // The runtime script that this actor brings enqueues all actors of the namespace, so let that happen first.
+        // The runtime script created for this actor enqueues all actors of the namespace, so wait until that has
+        // happened.
         eventually("the CRD is served", SOON, async || {
             let first = minimal_actor("first");
             scenario.apply(&first).await.map_err(NotYet::new)
@@ -62,7 +63,7 @@ async fn exhausted_retries_resume_only_on_an_event() {
         })
         .await?;
 
-        // Takes longer than the backoff of all attempts together.
+        // Takes longer than the backoff of all attempts.
         scenario.apply(&minimal_actor("another")).await?;
         scenario.actor_status("another", "Running", SOON).await?;
         let later = instance.metric(GIVEN_UP).await?;

@@ -1,4 +1,4 @@
-//! Actors that cannot be served report the reason, and do not affect others.
+//! Actors that cannot be served report the reason and do not affect others.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ impl Bad {
         }
     }
 
-    /// Whether the actor's status reports all of it.
+    /// Whether the actor's status reports the expected values.
     async fn is_reported(&self, scenario: &Scenario) -> Result<(), NotYet> {
         let actor = scenario.actors().get(&self.name).await?;
         let status = &actor.data["status"];
@@ -105,7 +105,7 @@ impl Bad {
     }
 }
 
-/// Sets a value and creates the objects that lead to it; the pointer's last segment may be the next index of a list.
+/// Sets a value and creates its parent objects; the last segment of the pointer may be the next index of a list.
 fn set(actor: &mut Value, pointer: &str, value: Value) {
     let mut place = actor;
     for segment in pointer.split('/').skip(1) {
@@ -125,7 +125,7 @@ fn set(actor: &mut Value, pointer: &str, value: Value) {
 
 const CONTAINERS: &str = "/spec/workload/template/spec/containers";
 
-/// Invalid actors that the current CRD admits.
+/// Invalid actors that the current CRD accepts.
 fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     let bad =
         |name: &str, pointer: &str, value: Value| Bad::new(scenario.name(name), pointer, value);
@@ -208,7 +208,7 @@ async fn invalid_actors_report_why_and_valid_ones_still_run() {
         for bad in &bad {
             let workload = scenario.api::<Deployment>().get_opt(&bad.name).await?;
             assert!(workload.is_none(), "{} has a workload", bad.name);
-            // If only the API server can refuse the workload, the queue is created before it does (QUE-4).
+            // If only the API server can reject the workload, the queue is created first (QUE-4).
             if bad.reason != "ReconcileError" {
                 let queue = rabbitmq.queue(&format!("asya-{}", bad.name)).await?;
                 assert_eq!(queue, None);
@@ -295,7 +295,7 @@ fn lax_crd() -> Value {
     })
 }
 
-/// Actors that the current CRD refuses, but whose stored objects can still be updated.
+/// Actors that the current CRD rejects, but whose stored objects can still be updated.
 fn refused_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     let bad = |name: &str, pointer: &str, value: Value, says| {
         Bad::new(scenario.name(name), pointer, value).says(says)
@@ -322,7 +322,7 @@ fn refused_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     ]
 }
 
-/// Actors of which the API server refuses any update that does not correct them, so their status cannot be written.
+/// Actors for which the API server rejects any update that does not fix them, so their status cannot be written.
 fn frozen(scenario: &Scenario) -> Vec<Bad> {
     [
         ("negative", "/spec/workload/replicas", json!(-1)),
@@ -334,7 +334,7 @@ fn frozen(scenario: &Scenario) -> Vec<Bad> {
     .into()
 }
 
-/// API-6: actors stored before the CRD had the rule that refuses them now.
+/// API-6: actors stored before the CRD had the rule that now rejects them.
 #[tokio::test]
 async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
     let _turn = own_cluster().await;
@@ -441,8 +441,8 @@ async fn unreachable_webhook_of_scaled_objects_is_reported_until_it_is_removed()
     .await;
 }
 
-/// Makes the API server reject all writes of a resource of the scenario's namespace, since it cannot reach a webhook.
-/// Waits until it rejects what `create` makes. The webhook has the name of the namespace.
+/// Makes the API server reject all writes of a resource in the scenario's namespace, through an unreachable webhook
+/// named after the namespace. Waits until it rejects what `create` makes.
 async fn refuse_all(
     scenario: &Scenario,
     (group, version, resource): (&str, &str, &str),

@@ -106,7 +106,7 @@ async fn has_pods(scenario: &Scenario, app: &str, count: usize) -> Result<()> {
 async fn restarted(scenario: &Scenario, name: &str, target: &str) -> Result<()> {
     let restart = ["rollout", "restart", &format!("deployment/{target}")];
     scenario.kubectl(&restart).await?;
-    // Pods of the former template may still run beside new ones, all of them with the sidecar.
+    // Pods of the previous template may still run beside new ones, all with the sidecar.
     let pods = json!({"matched": 3, "injected": 3, "notInjected": 0, "outdated": 0});
     status_is(scenario, name, "all pods are injected", SOON, |status| {
         condition(status, "Injected") == ("True", "AllPodsInjected")

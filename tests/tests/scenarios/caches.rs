@@ -1,4 +1,4 @@
-//! What the operator caches, judged by the lists and watches that it requests.
+//! What the operator caches, according to the lists and watches that it requests.
 
 mod event_lists;
 
@@ -17,7 +17,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// The selectors by which each resource is listed or watched; an empty one selects all objects.
+/// The selectors with which each resource is listed or watched; an empty one selects all objects.
 fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     let mut selectors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for read in reads {
@@ -59,12 +59,12 @@ async fn caches_hold_only_owned_objects_and_the_webhooks_secret() {
         .await?;
         scenario.actor_status("held", "Running", SOON).await?;
         let found = selectors(&proxy.reads());
-        // An autoscaler of our workloads can be anyone's, so these cannot be selected by label.
+        // Anyone may own an autoscaler for our workloads, so these cannot be selected by label.
         let whole = [
             "asyncactors",
             "horizontalpodautoscalers",
             "scaledobjects",
-            // Watched to learn of kinds that can be bound once they are installed.
+            // Watched to detect newly installed kinds that can be bound.
             "customresourcedefinitions",
         ];
         for (resource, selectors) in &found {

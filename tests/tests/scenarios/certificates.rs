@@ -22,13 +22,13 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
-/// The chart's name for it.
+/// The name of the webhook's Service in the chart.
 const SERVICE: &str = "asya-operator-webhook";
 const SECRET: &str = "asya-operator-webhook-tls";
 const SOON: Duration = Duration::from_secs(20);
-/// CERT-2: from the leader's death until the next one works.
+/// CERT-2: from the leader's death until the next leader works.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// CERT-3: from a change of the Secret until a replica serves it.
+/// CERT-3: from a change of the Secret until a replica serves the new leaf.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
 /// An operator that maintains certificates, and a webhook replica that follows them.
@@ -37,7 +37,7 @@ struct Stage {
     operator: Operator,
     secrets: Api<TlsSecret>,
     replica: Certificates,
-    /// Every private key so far.
+    /// Every private key seen so far.
     keys: std::sync::Mutex<Vec<String>>,
 }
 
@@ -100,7 +100,8 @@ impl Stage {
             let (leaf, ca) = (parsed.leaf?, parsed.current_ca?);
             let issuer = leaf.verify(&names, Timestamp::now())?;
             check(parsed.next.is_none(), "a rotation is under way")?;
-            // The leaf and the CA's key are in two Secrets, read one after the other: a CA may take over in between.
+            // The leaf and the CA's key are in two Secrets, which are read one after the other: the CA may change in
+            // between.
             let is_current = issuer.fingerprint == ca.certificate.fingerprint;
             check(is_current, "the leaf is of another CA")?;
             Ok(secret)
@@ -122,7 +123,7 @@ impl Stage {
         Ok(secret)
     }
 
-    /// Edits the Secret as a user might, and waits for the repair.
+    /// Edits the Secret as a user might, and waits until it is repaired.
     async fn breaks(&self, what: &str, change: impl FnOnce(&mut Data)) -> Result<TlsSecret> {
         let before = self.secret().await?;
         let mut broken = before.clone();
@@ -157,7 +158,7 @@ impl Stage {
         let keys = self.keys.lock().unwrap();
         assert!(keys.len() > 10 && said.len() > 1000);
         for key in keys.iter() {
-            // Base64 as well, as in the Secret.
+            // Also in base64, as in the Secret.
             let form = serde_json::to_string(&k8s_openapi::ByteString(key.clone().into_bytes()))?;
             let form = form.trim_matches('"').trim_end_matches('=');
             assert!(!said.contains(key) && !said.contains(form), "a private key");
@@ -167,8 +168,7 @@ impl Stage {
     }
 }
 
-/// Keeps what belongs in the webhook's Secret, and CA keys that differ from `keys`, which a manual edit may have put
-/// there.
+/// Keeps what belongs in the webhook's Secret, and CA keys that differ from `keys`, which a manual edit may have added.
 fn in_webhooks_secret(data: Data, keys: &Data) -> Data {
     let (mut own, changed) = data.split_off_ca_keys();
     for key in [CA_KEY, NEXT_CA, NEXT_CA_KEY] {
@@ -197,7 +197,7 @@ fn current_ca(secret: &TlsSecret) -> Fingerprint {
 /// An edit of the Secret.
 type Fault<'a> = &'a dyn Fn(&mut Data);
 
-/// Puts a leaf of this CA into the Secret, made with other settings or at another time.
+/// Puts a leaf of this CA into the Secret, issued with other settings or at another time.
 fn put_leaf(data: &mut Data, ca: &Ca, settings: &Settings, made: Timestamp) {
     let leaf = ca.issue(settings, made).unwrap();
     data.set(LEAF, &leaf.certificate.pem());
@@ -250,7 +250,7 @@ fn is_as_documented(secret: &TlsSecret) {
     assert_eq!(managers, ["asya-operator/certs"]);
 }
 
-/// The CA issues a new leaf and stays.
+/// The CA stays, and issues a new leaf.
 async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
     let ours = before.parsed().current_ca.map_err(Error::other)?;
     let other =
@@ -338,7 +338,7 @@ async fn the_next_leader_continues(
     let before = stage.secret().await?;
     first.kill().await;
     let killed = Instant::now();
-    // A repair that only a leader makes proves that there is one.
+    // A repair that only a leader makes proves that there is a leader.
     let after = stage
         .breaks("a leaf without a leader", |data| data.set(LEAF, ""))
         .await?;

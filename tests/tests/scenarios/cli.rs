@@ -27,10 +27,10 @@ use crate::binding::{bound_actor, condition, model, status_is};
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
-/// Allows for a shared machine.
+/// Generous, because the machine is shared.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// What a run of the program ended with.
+/// The result of running the program.
 struct Ended {
     code: Option<i32>,
     out: String,
@@ -43,12 +43,13 @@ impl Ended {
     }
 }
 
-/// Runs the program in the scenario's namespace, and shows what a user would see.
+/// Runs the program in the scenario's namespace, and prints what a user would see.
 async fn asya(scenario: &Scenario, args: &[&str]) -> Result<Ended> {
     run(scenario, scenario.namespace(), &std::env::temp_dir(), args).await
 }
 
-/// Other scenarios slow the API server down: what a scenario runs may take as long as it waits for it.
+/// Additional flags: other scenarios slow the API server down, so commands may take as long as the scenario waits for
+/// them.
 fn patience(args: &[&str]) -> &'static [&'static str] {
     if args.contains(&"--timeout") {
         return &[];
@@ -56,7 +57,7 @@ fn patience(args: &[&str]) -> &'static [&'static str] {
     &["--timeout", "50s"]
 }
 
-/// Runs the program in a namespace and a folder, and shows what a user would see.
+/// Runs the program in a namespace and a folder, and prints what a user would see.
 async fn run(scenario: &Scenario, namespace: &str, folder: &Path, args: &[&str]) -> Result<Ended> {
     let failed = |error: std::io::Error| Error::other(format!("kubectl-asya: {error}"));
     let program = bin_folder()?.join("kubectl-asya");
@@ -85,7 +86,7 @@ async fn run(scenario: &Scenario, namespace: &str, folder: &Path, args: &[&str])
     Ok(ended)
 }
 
-/// A kubeconfig of a user without any permission.
+/// A kubeconfig for a user without permissions.
 fn restricted(scenario: &Scenario) -> Result<String> {
     let state = scenario.cluster().state();
     let config = std::fs::read(&state.kubeconfig).map_err(Error::other)?;
@@ -217,7 +218,7 @@ async fn user_finds_out_why_pods_have_no_sidecar_and_rolls_them() {
     .await;
 }
 
-/// `why` of an actor and a Deployment is about each of their pods, or about the pod that they would create.
+/// `why` for an actor or a Deployment explains each of its pods, or the pod that it would create.
 async fn pods_of_others_are_explained(
     scenario: &Scenario,
     name: &str,
@@ -250,7 +251,7 @@ async fn pods_of_others_are_explained(
     Ok(())
 }
 
-/// A name that is not in the namespace: where it is, or that there is no such namespace.
+/// A name that is not in the namespace: the answer says where it is, or that there is no such namespace.
 #[tokio::test]
 async fn missing_actor_is_found_elsewhere_and_a_missing_namespace_is_said_to_be_missing() {
     Scenario::run("cli-missing", async |scenario| {
@@ -306,7 +307,7 @@ async fn missing_actor_is_found_elsewhere_and_a_missing_namespace_is_said_to_be_
     .await;
 }
 
-/// API-3, FW-21, BIND-43: each change is one write, and says what follows.
+/// API-3, FW-21, BIND-43: each change is one write, and the output says what follows.
 #[tokio::test]
 async fn actors_are_paused_resumed_retained_and_unbound() {
     Scenario::run("cli-change", async |scenario| {
@@ -352,7 +353,7 @@ async fn actors_are_paused_resumed_retained_and_unbound() {
     .await;
 }
 
-/// A working installation has no findings besides actors of other scenarios, and its checks all get an answer.
+/// A working installation has no findings other than actors of other scenarios, and all its checks get an answer.
 #[tokio::test]
 async fn check_answers_every_question_of_a_working_installation() {
     Scenario::run("cli-check", async |scenario| {

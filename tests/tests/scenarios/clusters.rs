@@ -1,4 +1,4 @@
-//! Two clusters whose operators share a broker, as staging and production in one AWS account do.
+//! Two clusters whose operators share a broker, such as staging and production in one AWS account.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn actor(name: &str, transport: &str, annotations: &Value) -> Value {
     actor
 }
 
-/// The second cluster, as its users see it.
+/// The second cluster, from its users' point of view.
 struct Second<'a> {
     cluster: &'a Cluster,
     namespace: &'a str,
@@ -174,7 +174,7 @@ async fn queue_of_another_cluster_is_a_conflict_and_outlives_the_actor_of_that_n
             holds_all(&first, transport, &queue).await?;
             scenario.actor_status(&name, "Running", SOON).await?;
 
-            // The first cluster releases the queue, and the second adopts it.
+            // The first cluster releases the queue, then the second adopts it.
             let keeps = json!({"asya.sh/skip-queue-deletion": "true"});
             scenario.apply(&actor(&name, transport, &keeps)).await?;
             scenario

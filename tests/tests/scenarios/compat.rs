@@ -1,4 +1,4 @@
-//! Manifests, Secrets and chart values of the former Go operator's users work unchanged.
+//! Manifests, Secrets and chart values of the Go operator's users work unchanged.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const VALUES: &str = include_str!("../../../charts/asya-operator/tests/compat-va
 const NAMESPACE: &str = "compat";
 const SOON: Duration = Duration::from_mins(1);
 
-/// The users' values, unchanged but for the broker addresses.
+/// The users' values, unchanged except for the broker addresses.
 fn values(cluster: &Cluster) -> Result<Value> {
     let mut values: Value = serde_saphyr::from_str(VALUES).map_err(Error::other)?;
     let rabbitmq = cluster.rabbitmq()?;
@@ -69,7 +69,7 @@ async fn reaches(cluster: &Cluster, actor: &str, wanted: &[&str]) -> Result<Dyna
     .await
 }
 
-/// Installs the operator with the users' values, and removes what the harness adds on its own.
+/// Installs the operator with the users' values, and removes what the harness adds.
 async fn install(cluster: &Cluster) -> Result<Operator> {
     let operator = Operator::install(cluster, values(cluster)?).await?;
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), operator.namespace());

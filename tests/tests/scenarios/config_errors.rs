@@ -124,7 +124,7 @@ async fn missing_or_empty_runtime_script_stops_the_start() {
     }
 }
 
-/// OPS-1: a port that is in use is reported with its flag, instead of surfacing as a failed probe.
+/// OPS-1: a port in use is reported with its flag, rather than as a failed probe.
 #[tokio::test]
 async fn port_in_use_stops_the_start_and_names_its_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

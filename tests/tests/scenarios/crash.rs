@@ -1,4 +1,4 @@
-//! The operator is killed at one write after another, and still converges to the same result.
+//! The operator is killed at each of its writes in turn, and still converges to the same result.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -111,7 +111,7 @@ impl Crash<'_> {
         self.scenario.apply_all(&self.actors).await
     }
 
-    /// Whether the step has converged, with no duplicates and no leftovers.
+    /// Whether the step has converged, without duplicates or leftovers.
     async fn settled(&self, step: Step) -> Result<(), NotYet> {
         let (scenario, all) = (self.scenario, ListParams::default());
         let deployments = scenario.api::<Deployment>().list(&all).await?.items;
@@ -201,7 +201,7 @@ impl Crash<'_> {
         eventually(what, CONVERGED, async || self.settled(step).await).await
     }
 
-    /// Takes a step, and restarts the operator if it was killed. Returns whether it was.
+    /// Performs a step, and restarts the operator if it was killed. Returns whether it was.
     async fn survives(&mut self, step: Step, what: &str) -> Result<bool> {
         self.take(step).await?;
         tokio::select! {
@@ -211,7 +211,7 @@ impl Crash<'_> {
         }
         self.kubernetes.remove_hook();
         self.broker.remove_hook();
-        // The kill may have hit the very last write.
+        // It may have been killed at the very last write.
         let died = self.instance.process().exited().is_some();
         if died {
             self.instance.restart().await?;

@@ -1,4 +1,4 @@
-//! The CRD on a real API server: only that covers its schema validation, cost limits and ratcheting.
+//! The CRD on a real API server: only this tests its schema validation, cost limits and ratcheting.
 
 use std::time::Duration;
 
@@ -16,9 +16,8 @@ use crate::own_cluster;
 const NAMESPACE: &str = "corpus";
 const SOON: Duration = Duration::from_secs(30);
 
-/// API-1, API-4, API-5, VAC-2, VAL-18, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10,
-/// BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18,
-/// BIND-19
+/// API-1, API-4, API-5, VAC-2, VAL-18, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10, BIND-11, BIND-12, BIND-13,
+/// BIND-14, BIND-15, BIND-16, BIND-17, BIND-18, BIND-19
 #[tokio::test]
 async fn crd_accepts_and_refuses_what_it_should() {
     let _turn = own_cluster().await;
@@ -71,7 +70,7 @@ async fn crd_accepts_and_refuses_what_it_should() {
     );
 }
 
-/// API-1: as docs/guides/multi-tenancy.md says.
+/// API-1: as in docs/guides/multi-tenancy.md.
 async fn scale_subresource_is_the_number_of_replicas(cluster: &Cluster) -> Result<()> {
     let api = actors(cluster.client(), NAMESPACE);
     let cache = format!("--cache-dir={}", cluster.folder().join("scale").display());
@@ -157,7 +156,7 @@ async fn apply_crd(cluster: &Cluster, crd: &Value) {
     .unwrap();
 }
 
-/// The CRD as it was before it had validation rules, and before their cost had to be bounded.
+/// The CRD as it was before it had validation rules.
 fn without_rules(crd: Value) -> Value {
     match crd {
         Value::Object(fields) => fields
@@ -170,10 +169,10 @@ fn without_rules(crd: Value) -> Value {
     }
 }
 
-/// Objects that violate the rules and are stored already.
+/// Objects that violate the rules and are already stored.
 fn refused_at_creation() -> Vec<DynamicObject> {
     let refused = cases().unwrap().into_iter().filter(|case| {
-        // Negative replicas were never admitted: the scale subresource refuses them, too.
+        // Negative replicas were never accepted: the scale subresource rejects them, too.
         case.old.is_none()
             && case
                 .refusal
@@ -193,11 +192,12 @@ fn refused_at_creation() -> Vec<DynamicObject> {
     old
 }
 
-/// From this minor version of Kubernetes on, a status can be written whatever rules the rest of the object violates.
+/// From this minor version of Kubernetes on, the status can be written regardless of which rules the rest of the object
+/// violates.
 const STATUS_RATCHETS: u32 = 33;
 
-/// An actor's labels, status and deletion do not depend on its spec. Before Kubernetes 1.33 its status does, if the
-/// spec violates a rule in CEL.
+/// An actor's labels, status and deletion do not depend on its spec. Before Kubernetes 1.33, the status does if the
+/// spec violates a CEL rule.
 async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject, minor: u32) {
     let name = actor.metadata.name.as_deref().unwrap();
     let params = PatchParams::default();

@@ -1,4 +1,4 @@
-//! Dead letter queues, and queues that cannot feed them.
+//! Dead letter queues, and queues that cannot use them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn only_an_empty_dead_letter_queue_is_deleted_with_its_actor() {
         let mut actors = names.clone().map(|name| minimal_actor(&name));
         actors[2]["spec"]["transport"] = json!("shared");
 
-        // A classic queue, as an earlier operator that set no type may have declared it.
+        // A classic queue, as an earlier operator that set no queue type may have declared it.
         let dlq = format!("{}-dlq", queues[3]);
         let arguments = json!({
             "x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dlq,
@@ -63,7 +63,7 @@ async fn only_an_empty_dead_letter_queue_is_deleted_with_its_actor() {
         };
         delete(&names[1]).await?;
         first.stop().await?;
-        // Dead letter queues that were created are remembered, whatever is configured now.
+        // Created dead letter queues are remembered, whatever is configured now.
         let _second = install(false).await?.start("two").await?;
         for name in [&names[0], &names[2], &names[3]] {
             delete(name).await?;

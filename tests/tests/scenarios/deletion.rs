@@ -1,4 +1,4 @@
-//! Actors are deleted whatever else happens, and nothing of theirs is left behind.
+//! Actors are deleted whatever else happens, and leave nothing behind.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
-/// Allows for the backoff after a lost broker.
+/// Allows for the backoff after the broker is lost.
 const LATER: Duration = Duration::from_mins(2);
 const BOOT: Duration = Duration::from_mins(4);
 
@@ -50,7 +50,7 @@ async fn foreground_deletion_removes_pods_before_the_queue() {
         let pods = ListParams::default().labels(&format!("asya.sh/asya={name}"));
         let mut queue_stood = false;
         eventually("its pods are gone", SOON, async || {
-            // Read the queue first: the pods that are listed next are then no older.
+            // Read the queue first, so that the pods listed next are not older.
             let queue = has_queue(scenario.cluster(), &name)
                 .await
                 .map_err(NotYet::new)?;
@@ -70,7 +70,7 @@ async fn foreground_deletion_removes_pods_before_the_queue() {
     .await;
 }
 
-/// QUE-34: whoever may write an actor's status can name any queue in it.
+/// QUE-34: anyone who may write an actor's status can name any queue in it.
 #[tokio::test]
 async fn queue_that_only_the_status_claims_survives_the_actor() {
     Scenario::run("forged", async |scenario| {
@@ -146,7 +146,7 @@ async fn deletion_reports_progress_even_if_one_reconcile_completes_it() {
     .await;
 }
 
-/// FIN-2, STA-7: an admission policy refuses the deletion of a child.
+/// FIN-2, STA-7: an admission policy denies the deletion of a child.
 #[tokio::test]
 async fn refused_workload_deletion_is_reported_and_retried() {
     Scenario::run("kept", async |scenario| {
@@ -262,7 +262,7 @@ async fn deletion_waits_for_broker_and_credentials_and_completes_with_the_namesp
         cluster.process("rabbitmq")?.kill().await;
         held(scenario, &name, "cannot be deleted").await?;
         cluster.restart("rabbitmq").await?;
-        // On a busy machine it boots for longer than the operator then waits.
+        // On a busy machine it takes longer to start than the operator then waits.
         eventually("the broker responds", BOOT, async || {
             has_queue(&cluster, &name).await.map_err(NotYet::new)
         })
@@ -270,11 +270,11 @@ async fn deletion_waits_for_broker_and_credentials_and_completes_with_the_namesp
         scenario.actor_gone(&name, LATER).await?;
         assert!(!has_queue(&cluster, &name).await?, "the queue leaked");
 
-        // From here on the password exists only in the actors' namespace.
+        // From now on, the password exists only in the actors' namespace.
         forget_password(&cluster, operator.namespace()).await?;
         let name = running(scenario, "password").await?;
         forget_password(&cluster, scenario.namespace()).await?;
-        // Restart, since a cached password would work for some more minutes.
+        // Restart, because a cached password would work for a few more minutes.
         instance.stop().await?;
         instance.restart().await?;
         instance.wait_ready().await?;

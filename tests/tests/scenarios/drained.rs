@@ -1,4 +1,4 @@
-//! Actors that are deleted while their queues hold messages.
+//! Actors deleted while their queues hold messages.
 
 mod outage;
 mod sqs;
@@ -101,7 +101,7 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
             |status| status["queuedMessages"] == MESSAGES,
         )
         .await?;
-        // The webhook is not enforced in this cluster, so it is the finalizer that keeps the actor.
+        // The webhook does not deny deletions in this cluster, so it is the finalizer that keeps the actor.
         scenario
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
@@ -149,7 +149,7 @@ fn image(deployment: &Deployment) -> Option<&str> {
     template.spec.as_ref()?.containers[0].image.as_deref()
 }
 
-/// QUE-41, FW-21: a deletion raises the generation, which is no reason to apply children again.
+/// QUE-41, FW-21: a deletion increments the generation, which is no reason to apply the children again.
 #[tokio::test]
 async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until_its_queue_is_empty()
  {
@@ -206,7 +206,7 @@ async fn actor_that_is_deleted_in_the_foreground_has_pods_until_its_queue_is_emp
             "--cascade=foreground",
             "--wait=false",
         ];
-        // The garbage collector may delete the workload before the operator removes the finalizer that lets it.
+        // The garbage collector may delete the workload before the operator removes the finalizer that allows this.
         scenario.kubectl(&delete).await?;
         waits(scenario, &name, "QueueDraining").await?;
         eventually(

@@ -1,4 +1,4 @@
-//! Events on actors state what is currently true, and are written no more often than needed.
+//! Events on actors state what is currently true, and are not written more often than needed.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn texts(scenario: &Scenario, actor: &str) -> Result<Vec<(String, i32)>, N
     Ok(texts)
 }
 
-/// An actor that sets a command, which only the operator may set.
+/// An actor that sets a container's command, which only the operator may set.
 fn with_command(actor: &str) -> Value {
     let mut manifest = minimal_actor(actor);
     manifest["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] =
@@ -67,7 +67,7 @@ async fn events_are_current_and_repeats_are_counted() {
         expected(&reserved, &[(command, 1), (sidecar, 1)]).await?;
         expected(&with_command, &[(command, 2), (sidecar, 1)]).await?;
 
-        // A deleted Event is created again.
+        // A deleted Event is recreated.
         let events = scenario.api::<Event>();
         events
             .delete_collection(&DeleteParams::default(), &ListParams::default())

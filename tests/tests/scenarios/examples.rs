@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 use crate::{cluster_with_all, own_cluster};
 
 const NAMESPACE: &str = "models";
-/// In place of a certificate, with the indentation of its lines.
+/// Replaces a certificate, with the indentation of its lines.
 const CA: &str = "-----BEGIN CERTIFICATE-----\n    CA\n    -----END CERTIFICATE-----";
 const SOON: Duration = Duration::from_mins(2);
 
-/// Files of these folders of `examples/`, by whether they are values of the chart.
+/// Manifests in these folders of `examples/`, or values of the chart.
 fn files(folders: &[&str], values: bool) -> Result<Vec<PathBuf>> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut found = Vec::new();
@@ -92,7 +92,7 @@ async fn apply(cluster: &Cluster, file: &Path) -> Result<()> {
     applied.map(drop)
 }
 
-/// Waits until every actor has its queue, which it gets only with a valid spec.
+/// Waits until every actor has its queue, which requires a valid spec.
 async fn all_have_queues(cluster: &Cluster) -> Result<usize> {
     let kind = GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
     let resource = ApiResource::from_gvk_with_plural(&kind, "asyncactors");
@@ -139,7 +139,7 @@ async fn every_example_is_applied_and_gets_its_queue() {
         .await?;
         let values = values(&cluster)?;
         cluster.start_operator(values).await?;
-        // The operator would prefer these, which have other keys.
+        // The operator would prefer these, which contain other keys.
         let unused = [
             "delete",
             "secret",

@@ -21,15 +21,15 @@ use crate::steady::{RECONCILES, Writes};
 use crate::{api, cluster_with_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
-/// The Go operator's field manager: by default that is the name of its binary.
+/// The Go operator's field manager, which defaults to the name of its binary.
 const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
 /// Messages in each RabbitMQ queue.
 const FILLED: u32 = 12;
-/// On RabbitMQ with two pods, on RabbitMQ scaled by KEDA, and on SQS with a role.
+/// One on RabbitMQ with two pods, one on RabbitMQ scaled by KEDA, and one on SQS with a role.
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
-/// The Go operator writes whole objects, by PUT.
+/// The Go operator writes whole objects with PUT.
 pub(crate) fn as_the_former() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -103,7 +103,7 @@ fn owned(name: &str, uid: &str) -> Value {
     }]})
 }
 
-/// The actor that a child belongs to, by the child's name.
+/// The actor that owns a child, by the child's name.
 fn owner(child: &str) -> &str {
     let child = child.strip_prefix("asya-").unwrap_or(child);
     child.strip_suffix("-trigger-auth").unwrap_or(child)
@@ -205,7 +205,7 @@ fn scaling(scenario: &Scenario, name: &str, uid: &str) -> [Value; 2] {
     [login, scaled]
 }
 
-/// The runtime script, which all actors of the namespace share.
+/// The runtime script, shared by all actors of the namespace.
 fn script() -> Value {
     json!({
         "apiVersion": "v1",
@@ -217,7 +217,7 @@ fn script() -> Value {
     })
 }
 
-/// Recreates the state in which the Go operator was stopped. Returns its objects.
+/// Recreates the state that the Go operator left when it was stopped. Returns its objects.
 async fn leave(scenario: &Scenario) -> Result<Vec<DynamicObject>> {
     let mut made = Vec::new();
     let create = async |object: &Value| {
@@ -263,8 +263,8 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
         for number in 0..FILLED {
             assert!(rabbitmq.publish("", queue, &number.to_string()).await?);
         }
-        // The broker updates its counts periodically: wait, or KEDA would scale to zero an actor whose messages were
-        // never counted.
+        // The broker updates its counts periodically: wait for them, or KEDA would scale an actor to zero whose
+        // messages were never counted.
         eventually(format_args!("{queue} is counted"), SOON, async || {
             let seen = rabbitmq.queue(queue).await?;
             let counted = seen.and_then(|it| it.messages_ready);
@@ -289,7 +289,7 @@ async fn queues_are_full(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Every number of replicas that the Deployment asks for from now on.
+/// Every number of replicas that the Deployment requests from now on.
 async fn replicas_of(scenario: &Scenario, name: &'static str) -> Result<Arc<Mutex<BTreeSet<i32>>>> {
     let deployments = scenario.api::<Deployment>();
     let from = deployments.get(name).await?.resource_version();
@@ -367,7 +367,7 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Every object of the Go operator still exists with its uid.
+/// Checks that every object of the Go operator still exists with its uid.
 async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
     for object in made {
         let text = json!(object);
@@ -444,7 +444,7 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         .await?;
         writes.end().await?;
         assert_eq!(writes.since(rest).await?, []);
-        // Last, because reading makes messages invisible for a while, which a status would show.
+        // Last, because receiving messages makes them invisible for a while, which a status would show.
         queues_are_full(scenario).await
     })
     .await;

@@ -1,4 +1,4 @@
-//! The test cluster itself does what scenarios rely on.
+//! The test cluster provides what scenarios rely on.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn a_deployment_of_three_becomes_available() {
     .await;
 }
 
-/// ROLL-4 (d): an eviction that names another uid does not evict the pod.
+/// ROLL-4 (d): an eviction with another uid as precondition does not evict the pod.
 #[tokio::test]
 async fn eviction_that_names_another_uid_is_refused() {
     Scenario::run("evictions", async |scenario| {

@@ -1,4 +1,4 @@
-//! The image holds everything that the operator's programs need.
+//! The image contains everything that the operator's programs need.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Children that are applied by impersonating a service account of their namespace.
+//! Children applied by impersonating a service account of their namespace.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_mins(1);
 const ACCOUNT: &str = "asya-applier";
 
-/// Changes the actor's spec, which triggers a reconcile, and waits for this refusal in its status.
+/// Changes the actor's spec, which triggers a reconcile, and waits until its status reports this refusal.
 async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result<()> {
     let mut actor = minimal_actor("acted");
     actor["spec"]["timeout"] = json!({"processing": processing});
@@ -84,12 +84,12 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
             writes.map(|it| it.acting_as.as_str()).collect::<Vec<_>>()
         };
         let user = format!("system:serviceaccount:{}:{ACCOUNT}", scenario.namespace());
-        // There may be several: a retry may precede the reconcile that the change triggers.
+        // There may be several: a retry may precede the reconcile triggered by the change.
         let users = names("deployments");
         assert!(!users.is_empty() && users.iter().all(|it| *it == user), "{users:?}");
         assert!(names("asyncactors").iter().all(|user| user.is_empty()));
 
-        // The API server would impersonate a deleted account, too, as long as a role is bound to its name.
+        // The API server would impersonate even a deleted account while a role is bound to its name.
         let delete = |what| ["delete", what, "--wait=true"];
         scenario
             .kubectl(&delete("serviceaccount/asya-applier"))

@@ -29,7 +29,7 @@ const COLLECTED: Duration = Duration::from_secs(30);
 const ROUNDS: usize = 5;
 const HOME: &str = "asya-system";
 const INJECTOR: &str = "asya-operator-injector";
-/// What is created for the webhook, but not by Helm.
+/// What is created for the webhook, except by Helm.
 const MADE: [(&str, &str); 5] = [
     ("mutatingwebhookconfigurations", INJECTOR),
     ("validatingwebhookconfigurations", "asya-operator-validator"),
@@ -106,7 +106,7 @@ async fn made(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Nothing is left that could fail a request, and pods of every kind can be created.
+/// Nothing remains that could fail a request, and pods of every kind can be created.
 async fn nothing_is_left(cluster: &Cluster, scenario: &Scenario, after: &str) -> Result<()> {
     let since = Instant::now();
     let what = format!("nothing is left after {after}");
@@ -157,8 +157,8 @@ async fn lives(helm: &Helm, cluster: &Cluster, scenario: &Scenario) -> Result<()
     installed.dies().await
 }
 
-/// With one actor left: the check that `helm uninstall` runs first in a pod, run here, and the deletion of all actors
-/// at once.
+/// While one actor is left, the check that `helm uninstall` first runs in a pod, run here, and the deletion of the CRD
+/// are both refused.
 async fn may_not_go(cluster: &Cluster) -> Result<()> {
     let look = Spec::new("uninstall check", bin_folder()?.join("asya-controller"))
         .arg("--check-uninstall")
@@ -176,7 +176,8 @@ async fn may_not_go(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Runs the check of `helm test` here instead of in a pod, with our processes' addresses in place of the Services.
+/// Runs the check of `helm test` here rather than in a pod, with the addresses of our processes in place of the
+/// Services.
 async fn is_ready(helm: &Helm, installed: &Installed) -> Result<()> {
     let hooks = helm.run(&["get", "hooks", "asya-operator"]).await?;
     let line = hooks.lines().find(|line| line.contains("--check="));
@@ -227,7 +228,7 @@ async fn helm_4_installs_upgrades_tests_and_removes_the_operator() {
     .await;
 }
 
-/// OPS-10: helm 4 applies by server-side apply, so only fields that the release owns go with an upgrade.
+/// OPS-10: helm 4 uses server-side apply, so an upgrade removes only fields that the release owns.
 #[tokio::test]
 async fn upgrades_switch_leader_election_off_and_on() {
     on_a_cluster("elects", async |cluster, _| {
@@ -279,8 +280,8 @@ async fn rendered_manifests_are_removed_without_a_trace() {
     .await;
 }
 
-/// An application's lifecycle with Argo CD, by client-side or server-side apply: the operator changes nothing that is
-/// declared, none of the operator's objects is pruned, and deleting the application removes all of them.
+/// An application's lifecycle with Argo CD, with client-side or server-side apply: the operator changes nothing that is
+/// declared, none of the operator's objects is pruned, and deleting the application removes them all.
 async fn is_declared(name: &str, server_side: bool) {
     on_a_cluster(name, async |cluster, scenario| {
         prepare(cluster).await?;

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_mins(1);
 /// KEDA processes a few `ScaledObject`s at a time, each with some ten writes.
 const ALL_SOON: Duration = Duration::from_mins(5);
 const ACTORS: usize = 100;
-/// For how long nothing may happen; `ASYA_REST_SECONDS` extends it.
+/// How long nothing may happen; `ASYA_REST_SECONDS` overrides it.
 const REST: Duration = Duration::from_secs(30);
 
 async fn apply(scenario: &Scenario, object: &Value, params: PatchParams) -> Result<DynamicObject> {
@@ -67,7 +67,7 @@ fn objects(
     .unwrap()
 }
 
-/// The API server accepts every form of the objects, and knows all their fields.
+/// The API server accepts every variant of the objects, and knows all of their fields.
 async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
     let texts = [
         include_str!("../../../shared/src/scaling/golden_rabbitmq.json"),
@@ -115,7 +115,7 @@ async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> 
     .await
 }
 
-/// The operator's own broker calls other than lists. KEDA polls each queue as the same user.
+/// The operator's own broker calls, except lists. KEDA polls each queue as the same user.
 fn own_calls(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
     calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
     besides_lists(rabbitmq, calls)
@@ -160,7 +160,7 @@ async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
             audit: audit.clone(),
             user: &user,
         };
-        // Statuses that were held back.
+        // Statuses that were delayed.
         writes.end().await?;
 
         let rabbitmq = cluster.rabbitmq()?;
@@ -186,8 +186,8 @@ async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
     .await;
 }
 
-/// The harness itself: KEDA can be installed and removed while the cluster runs, and a namespace can be deleted after
-/// that.
+/// Tests the harness: KEDA can be installed and removed while the cluster runs, and namespaces can be deleted
+/// afterwards.
 #[tokio::test]
 async fn keda_can_be_installed_and_removed_while_the_cluster_runs() {
     let _turn = own_cluster().await;

@@ -19,12 +19,12 @@ use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const FROZEN: Duration = Duration::from_secs(20);
-/// FW-11: from the loss of a leader until the first reconcile of the next one.
+/// FW-11: from the loss of a leader until the first reconcile of the next.
 const TAKEOVER: Duration = Duration::from_secs(12);
 /// Followers check the lease once a second.
 const HANDOVER: Duration = Duration::from_secs(3);
 
-/// Two instances, of which the first one leads.
+/// Two instances, of which the first is the leader.
 struct Pair {
     cluster: Cluster,
     operator: Operator,
@@ -50,7 +50,7 @@ impl Pair {
         })
     }
 
-    /// Waits until this instance leads, and returns since when.
+    /// Waits until this instance leads; returns since when.
     async fn leads(&self, instance: &Instance) -> Result<Timestamp> {
         leads(self.cluster.client(), self.operator.namespace(), instance).await
     }
@@ -70,7 +70,7 @@ impl Pair {
         Ok(writes)
     }
 
-    /// From then on only the second instance wrote.
+    /// Checks that only the second instance has written since then.
     async fn only_the_second_wrote_since(&self, acquired: Timestamp) -> Result<()> {
         let late: Vec<_> = self
             .writes(&self.first)
@@ -125,7 +125,7 @@ fn work(scenario: &Scenario, base: &str, count: usize) -> (Vec<String>, Vec<Valu
     (names, actors)
 }
 
-/// Waits until some of these actors have been reconciled: more reconciles are in flight.
+/// Waits until some of these actors have been reconciled, so that more reconciles are in flight.
 async fn begun(scenario: &Scenario, names: &[String]) -> Result<()> {
     eventually("work has begun", SOON, async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;

@@ -56,7 +56,7 @@ async fn run(without: &[&str]) -> Run {
     Run { child, state }
 }
 
-/// The processes that refer to this folder by an argument or a variable, as all of a cluster's processes do.
+/// The processes that refer to this folder in an argument or variable, as all processes of a cluster do.
 fn processes_of(folder: &Path) -> Vec<String> {
     let needle = folder.display().to_string();
     let knows = |process: &Path| {

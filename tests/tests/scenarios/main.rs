@@ -88,7 +88,7 @@ fn minimal_actor(name: &str) -> Value {
     })
 }
 
-/// The API of the kind of `object` in the scenario's namespace.
+/// The API for the kind of `object` in the scenario's namespace.
 fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion")

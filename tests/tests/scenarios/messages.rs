@@ -140,7 +140,7 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
             senders.sqs.receive_all(&sqs).await?,
         ];
         for (found, queue) in found.into_iter().zip(["RabbitMQ", "SQS"]) {
-            // A message that was resent because its acknowledgement was lost may be there twice.
+            // A message that was resent because its acknowledgement was lost may exist twice.
             let found: BTreeSet<String> = found.into_iter().collect();
             let lost: Vec<_> = wanted.difference(&found).collect();
             assert!(

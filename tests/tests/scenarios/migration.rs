@@ -1,4 +1,4 @@
-//! Migration from a Go operator whose queue names include the namespace, back to it, and here again
+//! Migration from a Go operator whose queue names include the namespace, rollback, and migration again
 //! (docs/migration.md).
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn variable(container: &Value, name: &str) -> Value {
     found.map(|it| it["value"].clone()).unwrap_or_default()
 }
 
-/// Waits until all pods are of the latest template.
+/// Waits until all pods use the latest template.
 async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     eventually(format_args!("pods with {image} run"), SOON, async || {
@@ -74,7 +74,7 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
     Ok((theirs, deployments.create(&as_the_former(), &made).await?))
 }
 
-/// Rollback: the Go operator writes whole objects, by PUT.
+/// Rolls back: the Go operator writes whole objects with PUT.
 async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     // The Deployment's controller may write at the same time.

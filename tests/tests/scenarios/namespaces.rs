@@ -19,7 +19,7 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
-/// A list that fails is repeated with a backoff.
+/// A failed list is retried with backoff.
 const GRANTED: Duration = Duration::from_mins(2);
 
 /// FW-13, RUN-2, WRK-4
@@ -157,7 +157,7 @@ async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
 
             std::fs::write(&file, unwatched.namespace()).expect("the mounted file is there");
             is_injected(unwatched, &late).await?;
-            // CFG-12: its queue goes on starting pods.
+            // CFG-12: its queue continues to start pods.
             gets_sidecar(watched, &pod).await?;
 
             std::fs::write(&file, "").expect("the mounted file is there");
@@ -175,7 +175,7 @@ async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
     .await;
 }
 
-/// FW-12, with the rights that the chart grants in each watched namespace.
+/// FW-12, with the permissions that the chart grants in each watched namespace.
 #[tokio::test]
 async fn namespace_without_its_rights_stops_no_actor_of_another_one() {
     let _turn = own_cluster().await;

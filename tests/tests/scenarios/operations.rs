@@ -1,4 +1,4 @@
-//! What administrators of the operator see of it.
+//! What administrators see of the operator.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn log_is_json_without_secrets_keeps_known_texts_and_is_silent_about_actor
             check(last == before, "it was written")
         })
         .await?;
-        // A reconcile with nothing to do but to observe the generation, which proves that it ran.
+        // A reconcile that only has to observe the generation, which proves that it ran.
         let mut again = minimal_actor(&name);
         again["spec"]["timeout"] = json!({"progress": 700});
         scenario.apply(&again).await?;

@@ -14,7 +14,7 @@ use crate::binding::{condition, status_is};
 use crate::minimal_actor;
 use crate::scaling::SOON;
 
-/// If both contended, the number would change about once a second.
+/// If they contended, the number would change about once a second.
 const WATCHED: Duration = Duration::from_mins(2);
 const FEWER_THAN: usize = 5;
 

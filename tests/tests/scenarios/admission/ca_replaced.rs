@@ -29,14 +29,14 @@ const FACTS: &str = "asya-operator-webhook-facts";
 const HOME: &str = "asya-system";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
-/// No requirement, only far more than that many rounds take on a busy machine.
+/// Not a requirement, but far longer than that many rounds take on a busy machine.
 const ROUNDS_LIMIT: Duration = Duration::from_mins(1);
-/// How often pods are created and readiness is read after each repair, too.
+/// How many pods are created and readiness checks made after each repair, too.
 const AFTERWARDS: usize = 10;
-/// Leaves the processors to others between two rounds.
+/// Frees the processors for others between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What happens meanwhile.
+/// Counts of what happens meanwhile.
 #[derive(Default)]
 struct Seen {
     pods: Cell<usize>,
@@ -48,7 +48,7 @@ fn count(cell: &Cell<usize>) {
     cell.set(cell.get() + 1);
 }
 
-/// Creates pods of the target again and again, and returns the first refusal.
+/// Creates pods of the target repeatedly; returns the first rejection.
 async fn create_pods(scenario: &Scenario, pod: &Pod, seen: &Seen) -> Error {
     let dry_run = PostParams {
         dry_run: true,
@@ -66,7 +66,7 @@ async fn create_pods(scenario: &Scenario, pod: &Pod, seen: &Seen) -> Error {
     }
 }
 
-/// Reads the readiness of every process again and again, and returns the first failure.
+/// Checks the readiness of every process repeatedly; returns the first failure.
 async fn read_readiness(instances: &[&Instance], seen: &Seen) -> Error {
     loop {
         for instance in instances {
@@ -79,7 +79,7 @@ async fn read_readiness(instances: &[&Instance], seen: &Seen) -> Error {
     }
 }
 
-/// Replaces every `caBundle` of a configuration, and waits until the configuration is as before.
+/// Replaces every `caBundle` of a configuration, and waits until it is restored.
 async fn replace_ca<K>(api: &Api<K>, name: &str, bundle: &Value) -> Result<()>
 where
     K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -109,7 +109,7 @@ where
     Ok(())
 }
 
-/// Replaces the CA in both configurations, by one that signed nothing, then by none.
+/// Replaces the CA in both configurations, first with an unrelated one, then with none.
 async fn replace_all(scenario: &Scenario, seen: &Seen) -> Result<()> {
     let foreign = TestCa::new("foreign-ca")?;
     let foreign = json!(ByteString(foreign.pem().as_bytes().to_vec()));
@@ -124,7 +124,7 @@ async fn replace_all(scenario: &Scenario, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// Waits until readiness was read, and pods were injected, some more times.
+/// Waits until readiness was checked and pods were injected a few more times.
 async fn works_again(seen: &Seen) -> Result<()> {
     let (ready, injected) = (seen.ready.get(), seen.injected.get());
     eventually("all is as before", ROUNDS_LIMIT, async || {

@@ -18,7 +18,7 @@ use crate::{minimal_actor, own_cluster};
 
 const MESSAGES: usize = 3;
 
-/// The garbage collector would delete the Deployment that the actor leaves behind.
+/// The garbage collector would delete the Deployment that the actor is to leave behind.
 async fn foreground_deletion_loses_no_orphan(scenario: &Scenario) -> Result<()> {
     let (actors, name) = (scenario.actors(), scenario.name("orphan"));
     let mut actor = minimal_actor(&name);
@@ -100,7 +100,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
         let found = actors.get(full).await?;
         assert_eq!(found.metadata.deletion_timestamp, None);
 
-        // An empty queue, deletion policy Drain, or a change to Retain: each lets the deletion pass.
+        // An empty queue, policy Drain, or a change to Retain: each allows the deletion.
         for name in [empty, drains] {
             actors.delete(name, &DeleteParams::default()).await?;
         }
@@ -117,7 +117,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
 
         foreground_deletion_loses_no_orphan(scenario).await?;
 
-        // Deletions by the API server's own controllers are not reviewed, so the namespace is not held up.
+        // Deletions by the API server's own controllers are not reviewed, so namespace deletion is not blocked.
         let namespaces: Api<Namespace> = Api::all(cluster.client());
         let namespace = scenario.namespace();
         namespaces

@@ -1,5 +1,5 @@
-//! Clients that can reach the webhook's port can neither exhaust its memory nor keep reviews from being answered in
-//! time. How long reviews take meanwhile is a figure of `make bench`.
+//! Clients that can reach the webhook's port can neither exhaust its memory nor delay reviews beyond their timeout.
+//! `make bench` measures the latency of reviews meanwhile.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use super::load::{bind, failed_open};
 use super::stream::{Stream, all_injected};
 
 const NAMESPACE: &str = "asya-system";
-/// Idle connections that are opened before the attack, which costs little, and during it.
+/// Idle connections opened before the attack, which are cheap, and during it.
 const IDLE_BEFORE: usize = 4_000;
 const IDLE_DURING: usize = 1_000;
 const STREAMS: u32 = 256;
 const BODIES: usize = 40;
-/// How many pods are created during the attack, at 50 a second.
+/// Number of pods created during the attack, at 50 a second.
 const PODS: usize = 500;
 
 /// ADM-20, ADM-21, ADM-22

@@ -24,7 +24,7 @@ const INJECTOR: &str = "asya-operator-injector";
 const HOME: &str = "asya-system";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
-/// How soon status must follow (BIND-7).
+/// Time limit for status updates (BIND-7).
 const TOLD: Duration = Duration::from_secs(2);
 
 /// AVL-3, AVL-6, CERT-2, CERT-3, CERT-4, CFG-9, BIND-7; architecture, section 8
@@ -111,7 +111,7 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
         "spec": {
             "replicas": 1, "serviceName": target,
             "selector": {"matchLabels": labels},
-            // Unschedulable by design: the first pod never runs.
+            // Unschedulable by design, so that the first pod never runs.
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {"schedulerName": "nobody", "containers": [container]},
@@ -133,7 +133,7 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     Ok(name)
 }
 
-/// How many reviews the API server failed open.
+/// How many reviews failed open, according to the API server.
 pub(super) async fn failed_open(scenario: &Scenario) -> Result<f64> {
     let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
     let name = "apiserver_admission_webhook_fail_open_count{";

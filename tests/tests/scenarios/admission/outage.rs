@@ -1,4 +1,4 @@
-//! While no replica of the webhook answers: what keeps working, and which bindings fail closed.
+//! No replica of the webhook responds: what keeps working, and which bindings fail closed.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::{minimal_actor, own_cluster};
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// AVL-4
 const BACK: Duration = Duration::from_secs(10);
-/// A rotation need not wait for more than one API server.
+/// A rotation need not wait for other API servers.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
 
 /// AVL-4, CFG-8, BIND-7
@@ -131,7 +131,7 @@ async fn only_required_pods_are_refused(scenario: &Scenario) -> Result<()> {
         })
         .await?;
     }
-    // Breaks a rule that only the webhook enforces, so it is admitted now.
+    // Violates a rule that only the webhook enforces, so it is admitted now.
     let mut actor = minimal_actor(&scenario.name("bad"));
     actor["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
     scenario.apply(&actor).await?;

@@ -1,4 +1,4 @@
-//! Pods of bindings.
+//! The webhook and pods of bindings.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -108,7 +108,7 @@ async fn only_pods_of_bound_deployments_are_injected() {
             }
             let dry = ["reason=\"Injected\"", "dry_run=\"true\""];
             assert!(stage.webhook.metric(REVIEWS, &dry).await? >= 2.0);
-            // A dry run emits no Event: the first ones are those of the real pods.
+            // A dry run emits no Event: the first Events are about real pods.
             let events = scenario.kubectl(&["get", "events"]).await?;
             assert!(!events.contains("Injected"), "{events}");
 
@@ -154,7 +154,7 @@ async fn are_reported(scenario: &Scenario) -> Result<()> {
     ] {
         told(scenario, reason, kind).await?;
     }
-    // The Event is listed for the ReplicaSet, too.
+    // The ReplicaSet gets the Event as well.
     let sets = scenario.api::<ReplicaSet>();
     let of_model = ListParams::default().labels("app=model");
     let model = sets.list(&of_model).await?.items.into_iter().next();

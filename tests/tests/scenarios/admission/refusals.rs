@@ -1,4 +1,4 @@
-//! Actors that break validation rules.
+//! Actors that violate validation rules.
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
@@ -16,7 +16,7 @@ fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-/// The API server's response to a write that it refuses.
+/// The API server's response to a write that it rejects.
 fn refusal<T>(answer: kube::Result<T>) -> kube::core::Status {
     match answer {
         Err(kube::Error::Api(status)) => *status,
@@ -44,7 +44,7 @@ async fn invalid_actor_is_refused_with_all_errors_and_stays_deletable() {
         let _controller = operator.start("controller").await?;
         let actors = scenario.actors();
         let name = scenario.name("bad");
-        // No replica is up yet: the write must succeed.
+        // No replica is running yet, so the write must succeed.
         let mut stored = bad_actor(&name);
         stored["metadata"]["finalizers"] = json!(["example.com/held"]);
         actors
@@ -89,7 +89,7 @@ async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result
     let good = object(minimal_actor(&other));
     actors.create(&PostParams::default(), &good).await?;
 
-    // An update that only changes an annotation is validated, too.
+    // An update that changes only an annotation is validated, too.
     for annotation in ["asya.sh/reconcile", "asya.sh/paused"] {
         let misspelt = json!({"metadata": {"annotations": {annotation: "Nonsense"}}});
         let change = Patch::Merge(misspelt);

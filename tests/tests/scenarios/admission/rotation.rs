@@ -35,7 +35,7 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
             .ok()
     };
     let before = current_ca(&secret.parsed());
-    // Without its key a CA cannot sign, so it is replaced. The operator may write at the same time.
+    // A CA without its key cannot sign, so it is replaced. The operator may write at the same time.
     eventually("the key is lost", WAIT, async || {
         let mut secret = read().await?;
         secret.data.set(CA_KEY, "lost");

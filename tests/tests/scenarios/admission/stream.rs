@@ -1,4 +1,4 @@
-//! Pods created continuously while other things change.
+//! Creates pods continuously while other things change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 const PACE: Duration = Duration::from_millis(20);
 /// Number of the first pod.
 const FIRST: usize = 1000;
-/// Most creations in flight.
+/// Maximum number of creations in flight.
 const AT_ONCE: usize = 100;
 
-/// A pod that was created or refused.
+/// A pod that was created or rejected.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) sent: Instant,
     pub(super) answered: Instant,
-    /// Whether it has the sidecar, or why it was refused.
+    /// Whether it has the sidecar, or why it was rejected.
     pub(super) injected: Result<bool, String>,
 }
 
@@ -43,7 +43,7 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// The first pod of `owner` never runs, so that its controller creates no more and leaves these pods alone.
+    /// The first pod of `owner` never runs, so its controller creates no more pods and ignores these.
     pub(super) async fn start(scenario: &Scenario, owner: &str) -> Result<Self> {
         let sets = scenario.api::<StatefulSet>();
         let uid = sets.get(owner).await?.metadata.uid;
@@ -69,12 +69,12 @@ impl Stream {
         Ok(Self { made, task })
     }
 
-    /// Pods so far.
+    /// The pods created so far.
     pub(super) fn made(&self) -> Vec<Made> {
         lock(&self.made).clone()
     }
 
-    /// Waits until this many more pods were created.
+    /// Waits until this many more pods have been created.
     pub(super) async fn continues(&self, more: usize) -> Result<()> {
         let before = lock(&self.made).len();
         eventually("pods are created", Duration::from_secs(30), async || {
@@ -131,7 +131,7 @@ fn lock(made: &Mutex<Vec<Made>>) -> MutexGuard<'_, Vec<Made>> {
     made.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fails if a pod was refused or lacks the sidecar.
+/// Fails if a pod was rejected or lacks the sidecar.
 pub(super) fn all_injected(made: &[Made]) -> Result<()> {
     let bad: Vec<_> = made.iter().filter(|it| it.injected != Ok(true)).collect();
     if bad.is_empty() {

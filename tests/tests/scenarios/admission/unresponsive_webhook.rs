@@ -1,4 +1,4 @@
-//! A webhook whose connections are accepted and never answered.
+//! A webhook that accepts connections and never responds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,14 +22,14 @@ use super::{INJECTOR, Stage, WAIT};
 use crate::binding::bound_actor;
 use crate::own_cluster;
 
-/// CFG-9, also for what CFG-2 requires within 2 s of a webhook that answers.
+/// CFG-9. Also the limit for what CFG-2 requires within 2 s of a webhook that responds.
 const SOON: Duration = Duration::from_secs(5);
 const HOME: &str = "asya-system";
 const VERIFIED: usize = 3;
-/// Dry runs of these last until the API server stops waiting, and there are more than run at a time (SAFE-9).
+/// Dry runs of these last until the API server's timeout, and there are more than run at a time (SAFE-9).
 const UNVERIFIED: usize = 12;
 
-/// Accepts connections, keeps them open and never answers.
+/// Accepts connections, keeps them open and never responds.
 struct BlackHole {
     address: String,
     calls: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ impl BlackHole {
         })
     }
 
-    /// Takes the place of every pod of the webhook.
+    /// Replaces every webhook pod behind the Service.
     async fn replace_webhook(&self, stage: &Stage) -> Result<()> {
         let services = Api::<Service>::namespaced(stage.cluster.client(), HOME);
         for service in services.list(&ListParams::default()).await? {
@@ -96,7 +96,7 @@ fn actors(scenario: &Scenario, stem: &str, count: usize, required: bool) -> Vec<
     actors.collect()
 }
 
-/// Applies all of them at once: the API server asks the webhook about each.
+/// Applies all of them at once, because the API server calls the webhook for each.
 async fn apply(scenario: &Scenario, actors: &[Value]) -> Result<()> {
     try_join_all(actors.iter().map(|actor| scenario.apply(actor))).await?;
     Ok(())
@@ -143,7 +143,7 @@ fn is_required(entry: &str) -> bool {
     entry.contains(".required.")
 }
 
-/// Deletes an entry that fails closed as another client does.
+/// Deletes an entry that fails closed, as another client would.
 async fn delete_one_that_fails(scenario: &Scenario) -> Result<()> {
     let injectors: Api<MutatingWebhookConfiguration> = Api::all(scenario.client());
     let mut left = injectors.get(INJECTOR).await?.webhooks.unwrap_or_default();
@@ -173,7 +173,7 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         .await?;
 
         let hole = BlackHole::open().await?;
-        // Connections to live replicas would be used again.
+        // Connections to live replicas would be reused.
         stage.webhook.kill().await?;
         hole.replace_webhook(&stage).await?;
         let (user, audit) = (stage.operator.user(), stage.cluster.audit());

@@ -1,4 +1,4 @@
-//! The match conditions of the webhook configurations, evaluated by the API server on odd pods.
+//! The match conditions of the webhook configurations, evaluated by the API server on unusual pods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 use super::SOON;
 
 const PODS: usize = 2_000;
-/// Another number of pods than [`PODS`].
+/// Overrides the number of pods, [`PODS`].
 const PODS_VARIABLE: &str = "ASYA_ODD_PODS";
-/// How many are created at a time: other scenarios wait for the same API server.
+/// How many pods are created at a time, because other scenarios use the same API server.
 const AT_A_TIME: usize = 2;
-/// The API server's count of match conditions that failed to evaluate.
+/// API server metric: match conditions that failed to evaluate.
 const ERRORS: &str = "apiserver_admission_match_condition_evaluation_errors_total";
-/// The API server's count of match conditions that kept a webhook from being called.
+/// API server metric: match conditions that excluded a webhook.
 const EXCLUSIONS: &str = "apiserver_admission_match_condition_exclusions_total";
 
 fn number_of_pods() -> usize {
@@ -72,8 +72,8 @@ fn bindings(namespace: &str) -> Vec<EntryBinding> {
         .collect()
 }
 
-/// Our configuration with failure policy Fail, which never calls the webhook: its last match condition is always false.
-/// An expression that fails before that is still counted.
+/// Our configuration with failure policy Fail, which never calls the webhook because its last match condition is always
+/// false. An expression that fails before it is still counted.
 fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
     let settings = EntrySettings {
         release: name.to_owned(),
@@ -103,7 +103,7 @@ fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
     object
 }
 
-/// Pseudo-random numbers that are the same in every run.
+/// A reproducible sequence of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -211,7 +211,7 @@ async fn metric(client: &Client, name: &str) -> Result<f64> {
         .sum())
 }
 
-/// Dry-runs the creation of a pod, so that the API server evaluates the expressions; whether the pod is refused as
+/// Dry-runs the creation of a pod, so that the API server evaluates the expressions. Whether the pod is rejected as
 /// invalid does not matter here.
 async fn create(client: &Client, namespace: &str, pod: &Value) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
@@ -266,7 +266,7 @@ async fn odd_pods_make_no_expression_fail() {
         let number = pods.len();
         eprintln!("{number} odd pods in {:?}, {asked} times excluded", begun.elapsed());
         assert_eq!(done.load(Ordering::Relaxed), number);
-        // At least once for each pod.
+        // At least one for each pod.
         let fewest = u32::try_from(number).expect("a number of pods");
         assert!(asked > f64::from(fewest), "conditions were asked {asked} times");
         let failed = metric(&client, ERRORS).await? - before;

@@ -1,4 +1,4 @@
-//! Other controllers that keep writing to the webhook configurations.
+//! Other controllers that repeatedly write to the webhook configurations.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::{SOON, Stage, VALIDATOR};
 use crate::own_cluster;
 use crate::steady::Writes;
 
-/// How long the contention lasts: long enough to tell one restoration a second from backoff.
+/// How long the contention lasts: long enough to distinguish one restoration per second from backoff.
 const FIGHT: Duration = Duration::from_secs(45);
 
-/// A first restoration comes within milliseconds of the edit.
+/// The first restoration follows within milliseconds of the edit.
 const REVERTED: Duration = Duration::from_secs(3);
 
 /// CFG-9, ADM-24
@@ -51,7 +51,7 @@ async fn added_terms_are_kept_and_contention_backs_off() {
             Ok(all.len())
         };
 
-        // As the AKS admissions enforcer does.
+        // Like the AKS admissions enforcer.
         let mark = writes.audit.mark().await?;
         let terms = json!([
             {"key": "control-plane", "operator": "DoesNotExist"},
@@ -71,7 +71,7 @@ async fn added_terms_are_kept_and_contention_backs_off() {
             )
         })
         .await?;
-        // Other edits are reverted at once.
+        // Other edits are reverted immediately.
         edit(&validators, "timeoutSeconds", &json!(9)).await?;
         eventually("an edit is undone", SOON, async || {
             let entry = entry(&validators).await?;

@@ -18,12 +18,13 @@ use crate::own_cluster;
 
 const SOON: Duration = Duration::from_mins(1);
 const CUTS: usize = 4;
-/// Warnings about pods, what a `StatefulSet` may not create, and, while a binding exists, pods that were refused.
+/// Warnings about pods, Events of `StatefulSet`s that may not create pods, and, while a binding exists, of rejected
+/// pods.
 const SELECTORS: usize = 3;
 const RECEIVED: &str = "asya_operator_events_received_total";
 
-/// How many versions of Events to wait for before the watches are cut, at 3 to 4 minutes each (default: none, since it
-/// takes so long). etcd is compacted every 5 minutes.
+/// How many versions of Events to wait for before the watches are cut, at 3 to 4 minutes each (default: none, because
+/// of this duration). etcd is compacted every 5 minutes.
 const REFRESHES: &str = "ASYA_REFRESHES";
 const REFRESHED: Duration = Duration::from_mins(5);
 
@@ -33,7 +34,7 @@ fn refreshes() -> u32 {
     })
 }
 
-/// How often Events were listed, or watched, by selector; without one, only their version was read.
+/// How often Events were listed, or watched, by selector; without a selector, only their version was read.
 fn all_reads(proxy: &CountingProxy, watches: bool) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (read, count) in proxy.read_counts() {
@@ -65,7 +66,7 @@ async fn versions_are_read(proxy: &CountingProxy, each: u32) -> Result<()> {
     .await
 }
 
-/// Waits until every watch was opened once more than it had been.
+/// Waits until every watch has been reopened once.
 async fn watches_are_open(proxy: &CountingProxy, before: &BTreeMap<String, usize>) -> Result<()> {
     eventually("Events are watched again", SOON, async || {
         let watched = reads(proxy, true);
@@ -108,7 +109,7 @@ async fn events_are_listed_once_however_often_their_watches_are_cut() {
         assert_eq!(listed.len(), SELECTORS, "{listed:?}");
         assert!(listed.values().all(|times| *times == 1), "{listed:?}");
 
-        // The last watch has missed nothing.
+        // The last watch has not missed anything.
         let received = instance.metric_of(RECEIVED, &["Event\""]).await?;
         let event: Event = serde_json::from_value(json!({
             "metadata": {"generateName": "late-"},

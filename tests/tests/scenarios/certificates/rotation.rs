@@ -21,7 +21,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{SOON, Stage, names};
 
-/// Validities short enough to expire during a test.
+/// Validity periods short enough to expire during a test.
 const SHORT: [&str; 3] = [
     "--webhook-certificate-life=8s",
     "--webhook-ca-life=24s",
@@ -31,7 +31,7 @@ const SHORT: [&str; 3] = [
 const CAS: usize = 3;
 /// The pace of an API server with 50 reviews a second.
 const PACE: Duration = Duration::from_millis(20);
-/// The most by which an API server lags behind the bundle; it is given two seconds.
+/// The maximum lag of an API server behind the bundle; it is given two seconds.
 const LATE: Duration = Duration::from_millis(500);
 
 /// CERT-3, CERT-4, CERT-5, CERT-7: every handshake succeeds while the Secret is lost and CAs and leaves are rotated.
@@ -76,7 +76,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
     stage.nothing_leaked(&[&instance]).await
 }
 
-/// Waits until the configurations trust the Secret's CAs, and the replicas have been informed.
+/// Waits until the configurations trust the Secret's CAs and the replicas have been informed.
 pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
     eventually("every caBundle is the Secret's", SOON, async || {
         let held = stage.secret().await?.parsed().cas;
@@ -142,7 +142,7 @@ async fn serve(certificates: Certificates) -> Result<u16> {
     Ok(port)
 }
 
-/// Connects as an API server does, and returns the leaf that was served.
+/// Connects as an API server does, and returns the served leaf.
 async fn handshake(
     port: u16,
     name: &str,

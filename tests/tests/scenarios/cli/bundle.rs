@@ -1,4 +1,4 @@
-//! `kubectl asya bundle` on a real cluster: what it holds, and what it must not hold.
+//! `kubectl asya bundle` on a real cluster: what it must and must not contain.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -13,7 +13,7 @@ use crate::minimal_actor;
 
 const MARKER: &str = "hunter2-of-the-bundle";
 
-/// Texts of the archive's files, and their names.
+/// The texts and names of the files in the archive.
 async fn unpacked(archive: &str, flag: &str) -> Result<String> {
     let output = tokio::process::Command::new("tar")
         .args([flag, archive])

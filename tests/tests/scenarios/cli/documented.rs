@@ -1,5 +1,5 @@
 //! The outputs in docs/cli.md are those of this scenario. With `ASYA_WRITE_DOCS=1` it writes them; otherwise it
-//! compares them, without names of pods, ages and numbers.
+//! compares them, ignoring pod names, ages and numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ spec:
 struct Author<'a> {
     scenario: &'a Scenario,
     folder: PathBuf,
-    /// Output of the commands of a region, each after its prompt.
+    /// Output of a region's commands, each after its prompt.
     regions: BTreeMap<&'static str, String>,
 }
 
@@ -78,7 +78,7 @@ impl Author<'_> {
         std::fs::write(file, text).map_err(Error::other)
     }
 
-    /// Adds a command to a region. It must end with this code.
+    /// Adds a command to a region; it must exit with this code.
     async fn shows(&mut self, region: &'static str, code: i32, args: &[&str]) -> Result<String> {
         let shown = run(self.scenario, NAMESPACE, &self.folder, args).await?;
         assert_eq!(
@@ -102,8 +102,7 @@ impl Author<'_> {
         Ok(shown.out)
     }
 
-    /// Leaves out lines of a region: those between a line that begins like this, and the next one that begins like
-    /// that.
+    /// Removes lines of a region: from a line that begins with `from` up to the next line that begins with `to`.
     fn without(&mut self, region: &'static str, from: &str, to: &str) {
         let Some(text) = self.regions.get_mut(region) else {
             return;
@@ -157,7 +156,7 @@ fn markers(name: &str) -> (String, String) {
     )
 }
 
-/// A page without what differs from run to run: numbers, ages, generated names, and the width of columns.
+/// A page without what differs between runs: numbers, ages, generated names, and column widths.
 fn shape(page: &str) -> Vec<String> {
     let words = |line: &str| {
         let words: Vec<&str> = line
@@ -343,7 +342,7 @@ async fn messages(author: &mut Author<'_>) -> Result<()> {
     author.shows("send", 2, &send).await?;
     let bundle = ["bundle", "--output", "asya.tar.gz"];
     author.shows("bundle", 0, &bundle).await?;
-    // Nobody can read logs here, and the reasons name the harness.
+    // No logs can be read here, and the reasons would name the harness.
     if let Some(text) = author.regions.get_mut("bundle") {
         let lines = text.lines().filter(|line| !line.contains("asya-system"));
         let lines = lines.map(|line| match line.split_once(": Get ") {

@@ -1,4 +1,4 @@
-//! Problems that `kubectl asya check` finds by id and with the right fix, each created on a real cluster. A healthy
+//! Problems that `kubectl asya check` must find by id and with the right fix, each created on a real cluster. A healthy
 //! installation has no findings.
 //!
 //! | problem | id |
@@ -64,7 +64,7 @@ use serde_json::Value;
 
 use super::{Ended, asya};
 
-/// A finding: whom it is about, its id, and the beginning of its fix.
+/// A finding: its subject, its id, and the beginning of its fix.
 type Finding<'a> = (&'a str, &'a str, &'a str);
 
 fn all(checks: &Value) -> &[Value] {

@@ -1,4 +1,4 @@
-//! Every command answers as a table and as JSON, with the same exit code. `dlq` does so in `queue.rs`, which has dead
+//! Every command prints a table or JSON, with the same exit code. `dlq` is tested in `queue.rs`, which has dead
 //! letters. `bundle`, `completion` and `man` write files and scripts, and have no output formats.
 
 use asya_tests::Result;
@@ -10,7 +10,7 @@ use super::{SOON, asya, bound};
 use crate::binding::bound_actor;
 use crate::minimal_actor;
 
-/// A command, its exit code, and what its JSON has: pointers to values that are not null.
+/// A command, its exit code, and JSON pointers to values that must not be null.
 type Command<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 async fn answers(scenario: &Scenario, (args, code, pointers): Command<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `kubectl asya preview`: what it shows is what the operator does then, and it stores nothing.
+//! `kubectl asya preview`: it shows what the operator will do, and stores nothing.
 
 mod kinds;
 
@@ -22,14 +22,14 @@ const UNREACHABLE: &str = concat!(
     "/../process/tests/unreachable-api-server.yaml"
 );
 
-/// A manifest that `preview` can read.
+/// Writes a manifest that `preview` can read.
 pub fn written(scenario: &Scenario, actor: &Value) -> Result<String> {
     let file = scenario.folder()?.join("actor.json");
     std::fs::write(&file, actor.to_string()).map_err(Error::other)?;
     Ok(file.display().to_string())
 }
 
-/// Shows the preview as a user sees it, and returns it as JSON. It must end with this code.
+/// Prints the preview as a user sees it, and returns it as JSON. It must exit with this code.
 async fn preview(scenario: &Scenario, actor: &Value, code: i32) -> Result<Value> {
     let file = written(scenario, actor)?;
     let page = asya(scenario, &["preview", "-f", &file]).await?;
@@ -44,7 +44,7 @@ async fn preview(scenario: &Scenario, actor: &Value, code: i32) -> Result<Value>
     Ok(previews[0].clone())
 }
 
-/// What happens to an object whose name begins like this.
+/// What will happen to an object whose name begins like this.
 fn action<'a>(preview: &'a Value, object: &str) -> Option<&'a str> {
     let changes = preview["changes"].as_array()?;
     let begins = |it: &&Value| {
@@ -91,7 +91,7 @@ async fn containers(scenario: &Scenario) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// Each annotation of ours on the target and its pod template is a line of the preview.
+/// Every annotation of ours on the target and its pod template is a line of the preview.
 async fn annotations_are_shown(scenario: &Scenario, diff: &str) -> Result<()> {
     let target = scenario.api::<Deployment>().get("model").await?;
     let template = target.spec.and_then(|it| it.template.metadata);
@@ -107,7 +107,7 @@ async fn annotations_are_shown(scenario: &Scenario, diff: &str) -> Result<()> {
     Ok(())
 }
 
-/// INJ-1, ROLL-3: a new binding, the same once more, and a changed one.
+/// INJ-1, ROLL-3: a new binding, the same binding again, and a changed one.
 #[tokio::test]
 async fn bound_pods_are_shown_as_the_webhook_patches_them() {
     Scenario::run("cli-preview-bound", async |scenario| {
@@ -303,7 +303,7 @@ async fn policy_against_the_sidecar_is_shown_before_it_matters() {
     .await;
 }
 
-/// WRK-1, KEDA-1: a new workload, the same once more, and a changed one.
+/// WRK-1, KEDA-1: a new workload, the same workload again, and a changed one.
 #[tokio::test]
 async fn workload_of_a_standalone_actor_is_shown_as_it_is_applied() {
     Scenario::run("cli-preview-own", async |scenario| {
@@ -344,7 +344,7 @@ async fn workload_of_a_standalone_actor_is_shown_as_it_is_applied() {
     .await;
 }
 
-/// VAC-2: all errors, also those that only the API server's webhooks find, and nothing of what would follow.
+/// VAC-2: all errors, including those that only the API server's webhooks find, and none of the consequences.
 #[tokio::test]
 async fn invalid_actor_is_shown_with_all_its_errors() {
     Scenario::run("cli-preview-invalid", async |scenario| {
@@ -371,7 +371,7 @@ async fn invalid_actor_is_shown_with_all_its_errors() {
     .await;
 }
 
-/// Without a cluster, the rules answer; the rest cannot be told.
+/// Without a cluster, only the rules are evaluated; everything else is unknown.
 #[tokio::test]
 async fn without_a_cluster_only_the_rules_answer() {
     Scenario::run("cli-preview-alone", async |scenario| {

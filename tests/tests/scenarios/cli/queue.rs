@@ -16,7 +16,7 @@ use super::terminal::{Terminal, fits, fits_at};
 use super::{Ended, SOON, asya, restricted};
 use crate::{all_running, minimal_actor, own_cluster};
 
-/// Runs the program, which must end with this code.
+/// Runs the program, which must exit with this code.
 async fn ends(scenario: &Scenario, code: i32, args: &[&str]) -> Result<Ended> {
     let ended = asya(scenario, args).await?;
     let Ended { out, err, .. } = &ended;
@@ -34,8 +34,8 @@ fn message(id: &str, actor: &str) -> String {
     json!({"id": id, "route": route, "payload": {"n": id}}).to_string()
 }
 
-/// SC-59, QUE-14: more looks than the queue allows deliveries, dead letters that return, a purge, and a wait that
-/// Ctrl-C ends.
+/// SC-59, QUE-14: messages are peeked at more often than the queue allows deliveries, dead letters are returned, a
+/// queue is purged, and Ctrl-C ends a wait.
 #[tokio::test]
 async fn messages_are_sent_looked_at_and_moved_without_loss() {
     let _turn = own_cluster().await;
@@ -120,7 +120,7 @@ async fn looks_are_harmless(scenario: &Scenario, rabbitmq: &RabbitMq, name: &str
     Ok(())
 }
 
-/// A user who may not read the Secret, or has another broker's address.
+/// A user who may not read the Secret, or who has another broker address.
 async fn flags_replace_the_secret(
     scenario: &Scenario,
     rabbitmq: &RabbitMq,
@@ -158,7 +158,7 @@ async fn flags_replace_the_secret(
     Ok(())
 }
 
-/// Dead letters, and messages that nobody receives beside a ready pod: the pods of these scenarios run no sidecar.
+/// Dead letters, and messages that no one receives although a pod is ready: these scenarios' pods run no sidecar.
 async fn other_commands_show_what_the_broker_says(
     scenario: &Scenario,
     rabbitmq: &RabbitMq,
@@ -187,7 +187,7 @@ async fn other_commands_show_what_the_broker_says(
         assert!(found, "{id}: {checks:#}");
     }
 
-    // Who may read the actor only, gets the rest of the answer.
+    // A user who may read only the actor gets the rest of the output.
     let verbs = [
         "create",
         "role",
@@ -264,7 +264,7 @@ async fn dead_letters_of_rabbitmq(
     Ok(())
 }
 
-/// The scenario stands for the actor: it takes the message, and sends it to an end.
+/// The scenario acts as the actor: it takes the message, and sends it to an end actor.
 async fn message_is_followed(scenario: &Scenario, rabbitmq: &RabbitMq, name: &str) -> Result<()> {
     let queue = format!("asya-{name}");
     for (end, code) in [("asya-happy-end", 0), ("asya-error-end", 1)] {
@@ -323,7 +323,7 @@ async fn message_is_followed(scenario: &Scenario, rabbitmq: &RabbitMq, name: &st
     Ok(())
 }
 
-/// SQS: all actors share one dead letter queue; those of others stay.
+/// SQS: all actors share one dead letter queue; other actors' messages stay.
 async fn shared_dead_letters_of_sqs(scenario: &Scenario, name: &str) -> Result<()> {
     let sqs = scenario.cluster().sqs()?;
     let bodies = [
@@ -370,7 +370,7 @@ async fn shared_dead_letters_of_sqs(scenario: &Scenario, name: &str) -> Result<(
     Ok(())
 }
 
-/// SQS: the server itself moves the messages of a queue's own dead letter queue.
+/// SQS: for a queue with its own dead letter queue, the server itself moves the messages.
 async fn own_dead_letters_of_sqs(scenario: &Scenario, name: &str) -> Result<()> {
     let sqs = scenario.cluster().sqs()?;
     let queue = format!("asya-{name}");

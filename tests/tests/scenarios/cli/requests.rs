@@ -1,4 +1,4 @@
-//! `kubectl asya` sends few requests: its answers must not become slower with each actor.
+//! `kubectl asya` sends few requests: it must not become slower with every actor.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use asya_tests::scenario::Scenario;
 use super::{MINUTE, asya};
 use crate::minimal_actor;
 
-/// What a command reads, by path and query, and how often.
+/// The reads of a command by path and query, with their counts.
 async fn reads(scenario: &Scenario, args: &[&str]) -> Result<BTreeMap<String, usize>> {
     let proxy = CountingProxy::to_api_server(scenario.cluster()).await?;
     let config = proxy.kubeconfig(scenario.cluster(), &scenario.name("proxy"))?;
@@ -45,8 +45,8 @@ async fn status_lists_each_kind_once_however_many_actors_there_are() {
         }
         let page = reads(scenario, &["status", &names[0]]).await?;
         assert!(page.values().all(|count| *count == 1), "{page:?}");
-        // The actor, its Events, and what it takes to reach the broker: the operator's Deployments, what it publishes
-        // for the webhook, and the Secret.
+        // The actor, its Events, and what is needed to reach the broker: the operator's Deployments, the facts that it
+        // publishes for the webhook, and the Secret.
         assert!(page.len() <= 5, "{page:?}");
         Ok(())
     })

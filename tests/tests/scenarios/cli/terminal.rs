@@ -1,4 +1,4 @@
-//! `kubectl asya` in a terminal: outputs fit its width, and `--watch` prints after changes until Ctrl-C.
+//! `kubectl asya` in a terminal: output fits its width, and `--watch` prints changes until Ctrl-C.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,7 +23,7 @@ use crate::minimal_actor;
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// The program, writing into a terminal.
+/// The program, running in a terminal.
 pub struct Terminal {
     child: Child,
     output: Receiver<Vec<u8>>,
@@ -64,7 +64,7 @@ impl Terminal {
         })
     }
 
-    /// What it has written so far.
+    /// Everything written so far.
     fn seen(&mut self) -> &str {
         while let Ok(bytes) = self.output.try_recv() {
             self.seen.push_str(&String::from_utf8_lossy(&bytes));
@@ -72,13 +72,13 @@ impl Terminal {
         &self.seen
     }
 
-    /// What it has written since it last cleared the screen.
+    /// Everything written since the screen was last cleared.
     fn screen(&mut self) -> &str {
         let seen = self.seen();
         seen.rsplit_once(CLEAR).map_or(seen, |(_, screen)| screen)
     }
 
-    /// All that it has written. Only for a program that has ended.
+    /// Everything that was written. Only for a program that has exited.
     pub async fn all(&mut self) -> Result<String> {
         eventually("all output is read", SOON, async || {
             loop {
@@ -114,7 +114,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Both ends of a terminal with this many columns: what reads its output, and what a program writes to.
+/// Opens a terminal with this many columns; returns the end that reads its output, and the end for the program.
 fn opened(columns: u16) -> Result<(File, File)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let master = openpt(flags).map_err(Error::other)?;
@@ -164,7 +164,7 @@ pub async fn fits_at(
     Ok(text)
 }
 
-/// A text without escape sequences.
+/// The text without escape sequences.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\x1b');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -206,7 +206,7 @@ async fn tables_fit_terminals_of_80_and_140_columns() {
     .await;
 }
 
-/// Diffs are the widest output: each part of a broken line has its sign, and the whole text is still there.
+/// Diffs are the widest output: each part of a wrapped line has its sign, and the whole text is still there.
 #[tokio::test]
 async fn diffs_of_previews_fit_terminals_of_80_and_140_columns() {
     Scenario::run("cli-width-preview", async |scenario| {
@@ -323,7 +323,7 @@ async fn watch_prints_after_changes_until_ctrl_c() {
     .await;
 }
 
-/// `status --watch`, writing into a file.
+/// Runs `status --watch` with its output in a file.
 fn piped(scenario: &Scenario, file: &std::path::Path) -> Result<Child> {
     let file = File::create(file).map_err(Error::other)?;
     Command::new(bin_folder()?.join("kubectl-asya"))

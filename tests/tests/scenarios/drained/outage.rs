@@ -1,4 +1,4 @@
-//! Actors that wait for an empty queue while their broker is down.
+//! Actors wait for an empty queue while their broker is down.
 
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};

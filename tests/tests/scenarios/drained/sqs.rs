@@ -1,4 +1,4 @@
-//! The same on SQS, whose message counts are approximate.
+//! Drained actors on SQS, whose message counts are approximate.
 
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -27,7 +27,7 @@ async fn sqs_actors_are_deleted_after_two_empty_counts() {
         for (name, reason) in names.iter().zip(["QueueDraining", "QueueNotEmpty"]) {
             waits(scenario, name, reason).await?;
         }
-        // A message in flight is not processed yet.
+        // A message in flight has not been processed yet.
         let draining = format!("asya-{}", names[0]);
         assert_eq!(sqs.receive_all(&draining).await?.len(), MESSAGES);
         let text = format!("{MESSAGES} messages (0 waiting, {MESSAGES} unacknowledged)");

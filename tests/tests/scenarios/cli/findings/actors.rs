@@ -1,4 +1,4 @@
-//! Problems of actors, on the cluster that scenarios share.
+//! Problems of actors, on the shared cluster.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -13,10 +13,10 @@ use crate::binding::{bound_actor, condition, model, older_than_the_next, status_
 use crate::cli::MINUTE;
 use crate::minimal_actor;
 
-/// A problem of an actor: base of its name, what causes it, and what `check` finds.
+/// A problem of an actor: base of its name, its cause, and what `check` finds.
 struct Problem {
     name: &'static str,
-    /// Changes an actor that would run.
+    /// Changes an actor that would otherwise run.
     cause: fn(&mut Value),
     id: &'static str,
     fix: &'static str,
@@ -105,7 +105,7 @@ fn binds(actor: &mut Value, api_version: &str, kind: &str) {
     actor["spec"] = json!({"transport": "rabbitmq", "workloadRef": target});
 }
 
-/// Objects that others have made before.
+/// Objects that others have created first.
 fn of_others(scenario: &Scenario) -> Result<Vec<Value>> {
     let (taken, scaled_twice) = (scenario.name("taken"), scenario.name("rival"));
     let mut foreign = serde_json::to_value(model(&taken, 1)?)?;
@@ -156,7 +156,7 @@ async fn bindings(scenario: &Scenario) -> Result<()> {
     scenario.apply(&second).await
 }
 
-/// Another client sets the replicas of an actor's Deployment, whenever `check` is asked.
+/// Another client sets the replicas of an actor's Deployment whenever `check` runs.
 async fn set_replicas_again(scenario: &Scenario, name: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     let params = PatchParams {
@@ -171,7 +171,7 @@ async fn set_replicas_again(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Two actors of one name in two namespaces.
+/// Two actors with the same name in two namespaces.
 async fn two_for_one_queue(scenario: &Scenario) -> Result<()> {
     let name = scenario.name("same");
     let mut other = minimal_actor(&name);
@@ -286,7 +286,7 @@ async fn check_finds_each_problem_of_an_actor() {
         )
         .await?;
 
-        // What is removed is found no more.
+        // What has been removed is no longer found.
         scenario
             .kubectl(&["delete", "asya", "--all", "--timeout=120s"])
             .await?;

@@ -1,4 +1,4 @@
-//! Problems of objects: one is changed or deleted, and put back afterwards.
+//! Problems of objects: one object is changed or deleted, and restored afterwards.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -17,9 +17,9 @@ pub struct Problem {
     /// `kind/name`
     pub object: &'static str,
     pub edit: Edit,
-    /// What `check` finds besides what it finds anyway.
+    /// What `check` finds in addition to what it finds anyway.
     pub ids: &'static [&'static str],
-    /// The beginning of the fix of the first of them.
+    /// The beginning of the fix of the first finding.
     pub fix: &'static str,
 }
 
@@ -54,14 +54,14 @@ pub fn deleted(
     }
 }
 
-/// An object as it was, to be put back.
+/// The original object, to be restored.
 pub struct Before {
     object: String,
     value: Value,
 }
 
 impl Before {
-    /// Changes an object of the operator's namespace, or of the cluster.
+    /// Changes an object in the operator's namespace, or a cluster-scoped one.
     pub async fn edit(scenario: &Scenario, object: &str, edit: &Edit) -> Result<Self> {
         let value = match edit {
             None => {
@@ -88,7 +88,7 @@ impl Before {
         })
     }
 
-    /// Puts the object back.
+    /// Restores the object.
     pub async fn restore(self, scenario: &Scenario) -> Result<()> {
         let mut value = self.value;
         let metadata = &mut value["metadata"];
@@ -128,7 +128,7 @@ async fn write(scenario: &Scenario, verb: &str, object: &Value) -> Result<()> {
         .map(drop)
 }
 
-/// Lets no new pod of a Deployment start. `keeps`: how many of the old ones a rollout leaves.
+/// Prevents new pods of a Deployment from starting. `keeps`: whether a rollout leaves some of the old ones.
 pub fn cannot_run(deployment: &mut Value, keeps: bool) {
     let spec = &mut deployment["spec"];
     spec["strategy"] = if keeps {
@@ -139,7 +139,7 @@ pub fn cannot_run(deployment: &mut Value, keeps: bool) {
     spec["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "nowhere"});
 }
 
-/// Sets a variable of the first container.
+/// Sets an environment variable of the first container.
 pub fn set_variable(deployment: &mut Value, name: &str, value: &str) {
     let variables = &mut deployment["spec"]["template"]["spec"]["containers"][0]["env"];
     let found = variables

@@ -1,4 +1,4 @@
-//! Problems of an installation, on a cluster of its own.
+//! Problems of an installation, on its own cluster.
 
 use asya_certs::data::{CA_BUNDLE, Data, LEAF, LEAF_KEY};
 use asya_certs::issuer::{Ca, Settings};
@@ -115,7 +115,7 @@ fn lasting() -> Vec<Problem> {
     ]
 }
 
-/// Problems that a controller would repair, and none runs.
+/// Problems that a controller would repair, if one were running.
 fn without_leader() -> Vec<Problem> {
     vec![
         broken::changed(
@@ -172,7 +172,7 @@ fn without_leader() -> Vec<Problem> {
     ]
 }
 
-/// A leaf that was issued this many days ago, for 30 days, and the CA that issued it.
+/// A leaf that was issued this many days ago for 30 days, and the CA that issued it.
 fn certificate(days: i64) -> (Data, Value) {
     let issued = Timestamp::now() - SignedDuration::from_hours(24 * days);
     let names = [NAME.to_owned(), format!("{NAME}.cluster.local")];
@@ -187,7 +187,7 @@ fn certificate(days: i64) -> (Data, Value) {
     (data, json!(bundle))
 }
 
-/// Causes each problem, and undoes it. `base`: what is found anyway.
+/// Causes each problem, and undoes it. `base`: what is found in any case.
 async fn are_found(scenario: &Scenario, problems: Vec<Problem>, base: &[&str]) -> Result<()> {
     for problem in problems {
         let before = Before::edit(scenario, problem.object, &problem.edit).await?;
@@ -203,7 +203,7 @@ async fn are_found(scenario: &Scenario, problems: Vec<Problem>, base: &[&str]) -
     Ok(())
 }
 
-/// The certificate is replaced by an old one that its entries trust.
+/// Replaces the certificate with an old one that the webhook entries trust.
 async fn old_certificates_are_found(scenario: &Scenario) -> Result<()> {
     for (days, id) in [(31, "CertificateExpired"), (26, "CertificateExpiring")] {
         let (data, bundle) = certificate(days);
@@ -273,7 +273,7 @@ async fn actors_without_a_leader_are_found(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Transports that cannot be used.
+/// Transports that do not work.
 async fn brokers_are_found(scenario: &Scenario) -> Result<()> {
     let mut actors = Vec::new();
     for transport in ["rejected", "secretless"] {
@@ -341,7 +341,7 @@ async fn nothing_is_installed(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// A broker that this machine cannot reach is a note, and no finding: the operator may reach it.
+/// A broker that this machine cannot reach is a note, not a finding: the operator may be able to reach it.
 async fn unreachable_broker_is_a_note(scenario: &Scenario, name: &str) -> Result<()> {
     let moved = |it: &mut Value| set_variable(it, "ASYA_TRANSPORT_CONFIG", UNREACHABLE);
     let before = Before::edit(scenario, WEBHOOK, &Some(Box::new(moved))).await?;

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, PostParams};
 use super::{is_found, only};
 use crate::cli::asya;
 
-/// A Deployment like the controller's in another namespace is found; none of the harness's processes plays its pods.
+/// A Deployment like the controller's in another namespace is found; no process of the harness stands in for its pods.
 pub async fn second_operator_is_found(scenario: &Scenario) -> Result<()> {
     let of = |namespace| Api::<Deployment>::namespaced(scenario.client(), namespace);
     let mut second = of("asya-system").get("asya-operator").await?;

@@ -1,4 +1,4 @@
-//! Previews of bindings that a Deployment's own rollout does not serve, and of users with few permissions.
+//! Previews of bindings whose pods are not replaced by a Deployment's own rollout, and for users with few permissions.
 
 use asya_tests::Result;
 use asya_tests::error::Error;
@@ -27,7 +27,7 @@ async fn all_injected(scenario: &Scenario, name: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Creates the target of two pods as this kind, and waits until they are ready.
+/// Creates the target, with two pods, as this kind, and waits until they are ready.
 async fn running(scenario: &Scenario, kind: &str, spec: &[(&str, Value)]) -> Result<()> {
     let mut workload = serde_json::to_value(model("model", 2)?)?;
     workload["apiVersion"] = json!("apps/v1");
@@ -53,7 +53,7 @@ async fn pods(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// BIND-50: the pod template is what changes.
+/// BIND-50: the preview shows the change to the pod template.
 #[tokio::test]
 async fn template_of_the_target_is_shown_as_it_is_changed() {
     Scenario::run("cli-preview-template", async |scenario| {
@@ -88,7 +88,7 @@ async fn template_of_the_target_is_shown_as_it_is_changed() {
     .await;
 }
 
-/// ROLL-4 (a): a rollout that takes ready pods first waits for the budget.
+/// ROLL-4 (a): a rollout that deletes ready pods first waits for the budget.
 #[tokio::test]
 async fn budget_is_what_a_rollout_waits_for() {
     Scenario::run("cli-preview-budget", async |scenario| {
@@ -123,7 +123,7 @@ async fn budget_is_what_a_rollout_waits_for() {
     .await;
 }
 
-/// SAFE-1: pods of a StatefulSet are replaced in the order that is shown.
+/// SAFE-1: pods of a StatefulSet are replaced in the order shown.
 #[tokio::test]
 async fn pods_of_a_stateful_set_are_shown_in_the_order_of_their_replacement() {
     Scenario::run("cli-preview-set", async |scenario| {
@@ -149,7 +149,7 @@ async fn pods_of_a_stateful_set_are_shown_in_the_order_of_their_replacement() {
     .await;
 }
 
-/// SIM-6: nobody rolls the pods of a Ray cluster, so the operator evicts them.
+/// SIM-6: nothing rolls the pods of a Ray cluster, so the operator evicts them.
 #[tokio::test]
 async fn pods_of_a_ray_cluster_are_shown_as_evicted() {
     Scenario::run("cli-preview-ray", async |scenario| {
@@ -183,7 +183,7 @@ async fn pods_of_a_ray_cluster_are_shown_as_evicted() {
     .await;
 }
 
-/// What a user may not do is missing and named; nothing is guessed.
+/// What a user may not read is reported as missing; nothing is guessed.
 #[tokio::test]
 async fn user_with_few_permissions_is_told_what_is_missing() {
     Scenario::run("cli-preview-user", async |scenario| {
@@ -206,7 +206,7 @@ async fn user_with_few_permissions_is_told_what_is_missing() {
         assert_eq!(previews[0]["server"]["answer"], "unknown", "{previews:#}");
         assert!(told.out.contains("you may not"), "{}", told.out);
 
-        // Reading is allowed now; writing is not.
+        // Reading is allowed now, but not writing.
         let namespace = scenario.namespace();
         for (name, args) in [
             ("reads", &["clusterrole=view"][..]),
