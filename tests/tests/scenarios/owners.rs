@@ -1,4 +1,4 @@
-//! The simulated owners follow the write rules of their systems: which changes they revert, and which they leave.
+//! The simulated owners follow the write rules of their systems: which changes they revert, and which they keep.
 
 mod argo;
 mod conflicts;
@@ -26,7 +26,7 @@ fn somebody(scenario: &Scenario) -> RecordingClient {
     RecordingClient::new(scenario.client(), scenario.namespace(), "somebody")
 }
 
-/// Starts an owner, and lets it reconcile a target that a user creates.
+/// Starts an owner, and lets it reconcile a target created by a user.
 async fn owner_of(
     scenario: &Scenario,
     reconciler: impl Reconciler,
@@ -39,7 +39,7 @@ async fn owner_of(
     Ok(owner)
 }
 
-/// Changes a target as a user would by `kubectl edit`.
+/// Changes a target as a user would with `kubectl edit`.
 pub(crate) async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Value) -> Result<()> {
     let somebody = somebody(scenario);
     let live = somebody.get(kind, name).await?.unwrap_or_default();
@@ -81,7 +81,7 @@ async fn add_foreign_entries(scenario: &Scenario, kind: Kind, name: &str) -> Res
     Ok(())
 }
 
-/// Which foreign entries are left.
+/// The foreign entries that are left.
 async fn left(scenario: &Scenario, kind: Kind, name: &str) -> Result<BTreeSet<&'static str>> {
     let live = somebody(scenario).get(kind, name).await?;
     let live = live.unwrap_or_default();
@@ -103,7 +103,7 @@ async fn left(scenario: &Scenario, kind: Kind, name: &str) -> Result<BTreeSet<&'
     Ok(left.map(|(part, _)| part).collect())
 }
 
-/// All entries that [`add_foreign_entries`] adds.
+/// All entries added by [`add_foreign_entries`].
 const ALL: [&str; 6] = [
     "metadata",
     "replicas",
@@ -113,7 +113,7 @@ const ALL: [&str; 6] = [
     "volume",
 ];
 
-/// All entries but these.
+/// All entries except these.
 fn all_but(gone: &[&str]) -> BTreeSet<&'static str> {
     ALL.into_iter().filter(|it| !gone.contains(it)).collect()
 }

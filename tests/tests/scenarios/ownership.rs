@@ -1,4 +1,4 @@
-//! Objects and queues that do not belong to the actor are left alone.
+//! Objects and queues that do not belong to the actor are not touched.
 
 mod races;
 
@@ -123,7 +123,7 @@ async fn deployment_without_an_owner_is_adopted_only_on_request() {
     .await;
 }
 
-/// A second namespace, and its name for the deletion.
+/// Creates a second namespace; returns its API and name, for the deletion.
 async fn another_namespace(scenario: &Scenario, stem: &str) -> Result<(Api<Namespace>, String)> {
     let name = scenario.name(stem);
     let namespaces: Api<Namespace> = Api::all(scenario.client());
@@ -134,7 +134,7 @@ async fn another_namespace(scenario: &Scenario, stem: &str) -> Result<(Api<Names
     Ok((namespaces, name))
 }
 
-/// Applies an object of any namespace, and returns the file that contains it.
+/// Applies an object in any namespace; returns the file that contains it.
 async fn apply_file(scenario: &Scenario, object: &Value) -> Result<String> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let file = scenario
@@ -220,17 +220,17 @@ async fn younger_actor_waits_for_the_queue_and_never_deletes_it() {
     .await;
 }
 
-/// A second actor with the same name and queue, in a namespace of its own.
+/// A second actor with the same name and queue, in its own namespace.
 struct Second {
     namespaces: Api<Namespace>,
     namespace: String,
     deployments: Api<Deployment>,
-    /// Its Deployment, created by the Go operator.
+    /// Its Deployment, as created by the Go operator.
     made: Box<Deployment>,
 }
 
 impl Second {
-    /// The first actor is Running; the second is paused, and has a workload with two pods.
+    /// Returns when the first actor is Running, and the second is paused and has a workload with two pods.
     async fn begin(scenario: &Scenario, name: &str) -> Result<Self> {
         scenario.apply(&minimal_actor(name)).await?;
         scenario.actor_status(name, "Running", SOON).await?;
@@ -276,7 +276,7 @@ impl Second {
         Ok(begun)
     }
 
-    /// Waits until the Deployment asks for this many pods, and returns it.
+    /// Waits until the Deployment requests this many pods; returns it.
     async fn asks_for(&self, wanted: i32, name: &str) -> Result<Deployment> {
         eventually(
             format_args!("{wanted} pods are asked for"),
@@ -323,7 +323,7 @@ impl Second {
 async fn pods_on_anothers_queue_are_stopped_until_their_actor_owns_it() {
     Scenario::run("stopped", async |scenario| {
         let name = scenario.name("both");
-        // Two actors with the same name shared a queue; the second has a workload already.
+        // Two actors with the same name shared a queue; the second already has a workload.
         let second = Box::pin(Second::begin(scenario, &name)).await?;
         let stopped = second.asks_for(0, &name).await?;
         let made = &second.made;

@@ -1,4 +1,4 @@
-//! A message passes runtime and sidecar, run as the operator's pods specify them.
+//! A message passes through runtime and sidecar, run as the operator's pods specify them.
 
 use std::path::Path;
 use std::time::Duration;

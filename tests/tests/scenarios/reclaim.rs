@@ -1,4 +1,4 @@
-//! Reclaiming fields that users' tools wrote to our workloads, and workloads that cannot be changed in place.
+//! Reclaims fields that users' tools wrote to our workloads; also workloads that cannot be changed in place.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn kubectl_fields_are_reclaimed_once_on_request() {
         scenario.actor_status(&name, "Running", SOON).await?;
 
         set("AFTERWARDS=1").await?;
-        // Events arrive in order: once this change is repaired, the one before it has been observed, too.
+        // Events arrive in order: once this change is repaired, the previous one has been observed, too.
         let image = ["set", "image", &deployment, "asya-runtime=rival:1"];
         scenario.kubectl(&image).await?;
         eventually("a changed image comes back", SOON, async || {

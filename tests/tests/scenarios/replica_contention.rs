@@ -14,10 +14,10 @@ use crate::binding::{condition, status_is};
 use crate::minimal_actor;
 use crate::scaling::SOON;
 
-/// Twice the longest backoff delay within this time.
+/// The longest backoff delay fits twice.
 const WATCHED: Duration = Duration::from_secs(80);
-/// Five at once, then after 10 s, 20 s and 40 s, plus a few, since a reconcile may start before it observes the status
-/// that the previous one wrote. Without backoff there would be one a second.
+/// Five at once, then after 10 s, 20 s and 40 s, plus a few, because a reconcile may start before it observes the
+/// status written by the previous one. Without backoff there would be one per second.
 const MOST: usize = 14;
 
 async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
@@ -25,7 +25,7 @@ async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
     Ok(live.spec.and_then(|spec| spec.replicas))
 }
 
-/// Sets the replicas whenever they differ. Returns how often.
+/// Sets the replicas whenever they differ; returns how often.
 async fn keeps_setting(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> {
     let params = PatchParams {
         field_manager: Some("night-shift".to_owned()),
@@ -69,7 +69,7 @@ async fn client_that_repeatedly_sets_replicas_is_named_and_reverted_at_increasin
         assert_eq!(condition(&status, "Ready").0, "True", "{status}");
         scenario.event("FieldConflict", SOON).await?;
 
-        // A change of the actor itself is applied without backoff.
+        // A change to the actor itself is applied without backoff.
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
         eventually("the actor's new number counts", SOON, async || {

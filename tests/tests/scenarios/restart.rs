@@ -1,4 +1,4 @@
-//! A restart with another runtime script, and with missing rights.
+//! A restart with another runtime script, and with missing permissions.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         };
         assert!(of("configmaps") < of("deployments"), "{writes:#?}");
 
-        // A missing namespace only causes a warning.
+        // A missing namespace causes only a warning.
         let log = log_of(&cluster, &second);
         let warned = log.lines().any(|line| {
             line.contains("WARN")

@@ -1,4 +1,4 @@
-//! An actor restored from a backup has another uid than its children and its queue record.
+//! An actor restored from a backup has a different uid than its children and its queue record.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn uid(scenario: &Scenario, actor: &str) -> Result<String> {
     Ok(actor.metadata.uid.unwrap_or_default())
 }
 
-/// Replaces the actor by one with the same name while the operator is down. Returns both uids.
+/// Replaces the actor with one of the same name while the operator is down. Returns both uids.
 async fn replace(scenario: &Scenario, manifest: &Value) -> Result<(String, String)> {
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
     let before = uid(scenario, name).await?;
@@ -61,7 +61,7 @@ async fn restored_actor_adopts_its_children() {
         assert!(rabbitmq.publish("asya", "phoenix", "kept").await?);
 
         instance.stop().await?;
-        // Its garbage collector would delete the children of the old actor.
+        // The garbage collector would delete the old actor's children.
         cluster.process("kube-controller-manager")?.kill().await;
         let deployments = scenario.api::<Deployment>();
         let made = deployments.get("phoenix").await?;

@@ -1,4 +1,4 @@
-//! Queues of transports that an actor no longer uses.
+//! Queues on transports that an actor no longer uses.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 10;
-/// How many checks of a queue with messages to wait for.
+/// How many checks to wait for while a queue has messages.
 const LOOKS: usize = 3;
 
 fn on(transport: &str, name: &str) -> Value {

@@ -1,4 +1,4 @@
-//! What the operator writes during an actor's life: the order of writes, and the rights they need.
+//! The operator's writes during an actor's life: their order, and the permissions they need.
 
 mod bounds;
 mod granted;
@@ -39,7 +39,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
-/// An actor that needs one object of every kind: an IAM role on SQS, and scaling.
+/// An actor that needs one object of every kind: with an IAM role for SQS, and with scaling.
 fn with_all(name: &str, kind: &str) -> Value {
     let mut actor = minimal_actor(name);
     actor["metadata"]["annotations"] =
@@ -50,7 +50,7 @@ fn with_all(name: &str, kind: &str) -> Value {
     actor
 }
 
-/// Provokes the same Event twice, with another in between (OPS-7).
+/// Causes the same Event twice, with another one in between (OPS-7).
 async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
     let bad = |key: &str, value: Value| {
         let mut actor = minimal_actor(name);
@@ -78,7 +78,7 @@ async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
 /// A permission: group, resource and verb.
 type Right = (String, String, String);
 
-/// The permissions that a write needed: an apply that creates an object needs both `create` and `patch`.
+/// The permissions that a write required: an apply that creates an object requires both `create` and `patch`.
 fn needed(write: &Write) -> Vec<Right> {
     let resource = match &*write.subresource {
         "" => write.resource.clone(),
@@ -132,7 +132,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     let written = async |from| -> Result<Vec<Write>> {
         let mut writes = audit.requests_since(from, user).await?;
         let groups = [ADMISSION, RBAC];
-        // Skip dry runs in other namespaces: those in a terminating one are refused.
+        // Skip dry runs in other namespaces: in a terminating namespace they are rejected.
         let here = |it: &Write| it.resource == "pods" && it.namespace == scenario.namespace();
         writes.retain(|it| groups.contains(&&*it.group) || here(it));
         Ok(writes)
@@ -174,7 +174,7 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         scenario
             .kubectl(&["delete", "asya", &bad, &other, "--timeout=60s"])
             .await?;
-        // The last actor's deletion also removes what actors share.
+        // The deletion of the last actor also removes objects that actors share.
         scenario
             .kubectl(&["delete", "asya", &one, "--timeout=60s"])
             .await?;
@@ -218,11 +218,11 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         );
         let mut exercised: BTreeSet<Right> = writes.iter().flat_map(needed).collect();
         exercised.extend(admission(scenario, &user).await?);
-        // Written at start only; other scenarios cover the CRD.
+        // Written only at start; other scenarios cover the CRD.
         let crds = "customresourcedefinitions";
         exercised.extend(["create", "patch"].map(|verb| right("apiextensions.k8s.io", crds, verb)));
-        // Admission plugin OwnerReferencesPermissionEnforcement asks for these: to set `blockOwnerDeletion`, and to
-        // change the owner of an object.
+        // The admission plugin OwnerReferencesPermissionEnforcement requires these: to set `blockOwnerDeletion`, and to
+        // change an object's owner.
         exercised.insert(right("asya.sh", "asyncactors/finalizers", "update"));
         for (group, resource) in [
             (ADMISSION, "mutatingwebhookconfigurations"),
@@ -233,7 +233,7 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         }
         let client = scenario.client();
         let role = Api::<ClusterRole>::all(client.clone()).get(NAME).await?;
-        // Other scenarios evict pods of bindings.
+        // Other scenarios evict bindings' pods.
         exercised.insert(right("", "pods/eviction", "create"));
         let mut granted_here = granted(role.rules);
         // Scenarios of bindings cover writes to targets.
@@ -256,9 +256,9 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         let both = ["create", "update"];
         let both = both.map(|verb| [right(group, "leases", verb), right("", "secrets", verb)]);
         let mut both: BTreeSet<_> = both.into_iter().flatten().collect();
-        // Rotations of the webhook's CA, which other scenarios cover.
+        // Needed for rotations of the webhook's CA, which other scenarios cover.
         both.insert(right("asya.sh", "asyncactors", "create"));
-        // An immutable Secret, which unit tests cover.
+        // Needed for an immutable Secret, which unit tests cover.
         both.insert(right("", "secrets", "delete"));
         assert_eq!(granted(role.rules), both, "made once, then replaced");
         Ok(())

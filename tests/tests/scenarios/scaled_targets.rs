@@ -22,7 +22,7 @@ use crate::steady::besides_lists;
 
 /// BIND-40, SO-3
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
-/// KEDA polls fifteen times meanwhile.
+/// KEDA polls fifteen times within this time.
 const RESTS: Duration = Duration::from_secs(15);
 
 fn scaled_actor(name: &str, deployment: &str) -> Value {
@@ -51,7 +51,7 @@ async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> R
     .await
 }
 
-/// Fails if the operator writes into the namespace, or queries the broker about the queue, within this time.
+/// Fails if the operator writes to the namespace, or queries the broker for the queue, within this time.
 async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(), String> {
     let cluster = scenario.cluster();
     let watched = async || {
@@ -204,7 +204,7 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
         .await?;
         assert_eq!(rabbitmq.messages(&queue, 1, false).await?, ["kept"]);
 
-        // As soon as KEDA has removed the finalizer of the earlier one.
+        // Its ScaledObject is created as soon as KEDA has removed its finalizer from the earlier one.
         create(scenario, target, 1).await?;
         eventually("the next target is scaled", SOON, async || {
             let found = ours.get_opt(&name).await?;

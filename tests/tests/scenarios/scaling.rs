@@ -22,7 +22,7 @@ use crate::steady::late_pods;
 /// KEDA polls queues every second, the HPA controller evaluates metrics every 15 s.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 
-/// An actor with one pod for every 5 messages, polled every second.
+/// An actor that requests one pod per 5 messages, polled every second.
 fn scaled_actor(name: &str) -> Value {
     let mut actor = minimal_actor(name);
     actor["spec"]["scaling"] = json!({
@@ -66,7 +66,7 @@ async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Res
 #[tokio::test]
 async fn rabbitmq_messages_scale_an_actor_from_zero_and_it_is_scaled_to_zero_when_idle() {
     Scenario::run("scaling", async |scenario| {
-        // Long enough to need an HPA name of its own.
+        // Long enough to need its own HPA name.
         let name = format!("{:-<56}x", scenario.name("ocr"));
         let user = scenario.cluster().operator_user()?;
         let audit = scenario.cluster().audit();
@@ -325,7 +325,7 @@ async fn service_account_exists_while_the_actor_has_a_role() {
         );
 
         accounts.delete(&account, &DeleteParams::default()).await?;
-        // A reconcile is triggered by any change of the actor, or after half a minute.
+        // Any change to the actor triggers a reconcile, otherwise it takes up to half a minute.
         actor["spec"]["timeout"] = json!({"processing": 100});
         scenario.apply(&actor).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
@@ -373,7 +373,7 @@ async fn orphaned_children_keep_scaling() {
     .await;
 }
 
-/// FW-23 (g): the garbage collector releases the objects itself.
+/// FW-23 (g): the garbage collector orphans the objects itself.
 #[tokio::test]
 async fn children_keep_scaling_if_their_actor_is_deleted_with_propagation_policy_orphan() {
     Scenario::run("cascade-orphan", async |scenario| {
@@ -383,7 +383,7 @@ async fn children_keep_scaling_if_their_actor_is_deleted_with_propagation_policy
     .await;
 }
 
-/// Deletes an actor whose children it orphans.
+/// Deletes an actor that orphans its children.
 async fn keep_scaling(scenario: &Scenario, actor: &Value, cascade: &str) -> Result<()> {
     let name = actor["metadata"]["name"].as_str().unwrap_or_default();
     scenario.apply(actor).await?;

@@ -1,4 +1,4 @@
-//! A second SIGTERM ends a program that is still stopping.
+//! A second SIGTERM ends a program that is still shutting down.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Sends SIGTERM twice. A program that has finished its work exits with 0, one that is told to abandon it with 1.
+/// Sends SIGTERM twice. A program that has finished its work exits with 0, one that must abandon it exits with 1.
 async fn terminate_twice(instance: &Instance) -> Result<Option<i32>> {
     instance.process().signal(Signal::TERM);
     eventually("it is stopping", SOON, async || {
@@ -43,7 +43,7 @@ async fn second_signal_ends_programs_that_are_still_stopping() {
         let controller = operator.launch("operator", launch).await?;
         controller.wait_ready().await?;
         let webhook = Webhook::start(&operator).await?;
-        // The chart's delay keeps it serving after the first signal.
+        // The chart's shutdown delay keeps it serving after the first signal.
         assert_eq!(terminate_twice(&webhook.replicas()[0]).await?, Some(1));
 
         let name = scenario.name("held");

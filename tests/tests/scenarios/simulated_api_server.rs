@@ -1,7 +1,7 @@
-//! The API server of the simulation (docs/testing.md) answers as a real one does.
+//! The simulation's API server (docs/testing.md) responds like a real one.
 //!
-//! Random sequences of calls are made on both. `ASYA_API_SEED` sets the first seed (1), `ASYA_API_SEQUENCES` how many
-//! there are for each kind.
+//! Random sequences of calls are sent to both. `ASYA_API_SEED` sets the first seed (1), `ASYA_API_SEQUENCES` the number
+//! of sequences for each kind.
 
 mod calls;
 mod kinds;
@@ -30,12 +30,12 @@ use sides::{Side, USER};
 const LENGTH: usize = 24;
 const SEQUENCES: u64 = 6;
 const COUNT: &str = "ASYA_API_SEQUENCES";
-/// No further sequence begins later than this, unless the number is given: the suite has little time.
+/// No further sequence starts after this time, unless the number is set: the suite has little time.
 const LIMIT: Duration = Duration::from_secs(12);
-/// Runs that make a failing sequence smaller.
+/// Maximum number of runs for shrinking a failing sequence.
 const ATTEMPTS: usize = 80;
 
-/// How the answers to one call differ.
+/// How the responses to one call differ.
 struct Difference {
     calls: Vec<Call>,
     found: Vec<String>,
@@ -47,10 +47,10 @@ struct Pair {
     kind: &'static Kind,
     namespace: String,
     client: Client,
-    /// Objects of the kind that the namespace has anyway.
+    /// Objects of the kind that exist in the namespace anyway.
     others: Vec<String>,
     calls: usize,
-    /// Sequences that ended early, since a spec was invalid.
+    /// Sequences that ended early because a spec was invalid.
     refused: usize,
 }
 
@@ -86,7 +86,7 @@ fn number(variable: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// Runs the sequences of a kind until one differs. Returns the number of calls, and how the answers differ.
+/// Runs the sequences of a kind until one differs. Returns the number of calls, and how the responses differ.
 async fn compare(
     scenario: &Scenario,
     kind: &'static Kind,
@@ -124,7 +124,7 @@ async fn compare(
 }
 
 impl Pair {
-    /// Makes the calls on both servers, until the answers to one differ.
+    /// Sends the calls to both servers until the responses to one differ.
     async fn run(&mut self, calls: &[Call]) -> Result<Option<Difference>> {
         let side = |server| Side::new(server, self.kind, &self.namespace);
         let mut simulated = side(Server::simulated(self.kind, &self.namespace, &self.others));
@@ -155,13 +155,13 @@ impl Pair {
         Ok(difference)
     }
 
-    /// Leaves out calls for as long as something differs.
+    /// Leaves out calls as long as a difference remains.
     async fn shrink(&mut self, mut smallest: Difference) -> Result<Difference> {
         let mut attempts = 0;
         let mut size = smallest.calls.len() / 2;
         while size > 0 && attempts < ATTEMPTS {
             let mut from = 0;
-            // The last is the one whose answers differ.
+            // The last call is the one whose responses differ.
             while from + size < smallest.calls.len() && attempts < ATTEMPTS {
                 attempts += 1;
                 let mut calls = smallest.calls.clone();
@@ -195,8 +195,8 @@ impl Difference {
     }
 }
 
-/// A policy that lets nobody else write in the scenario's namespace: neither controllers nor the operator, who would
-/// come between two calls.
+/// A policy that lets no one else write in the scenario's namespace: neither controllers nor the operator, which would
+/// interfere between two calls.
 struct Policy {
     client: Client,
     name: String,
@@ -210,7 +210,7 @@ const POLICY: (&str, &str) = (
 async fn keep_others_out(scenario: &Scenario) -> Result<Policy> {
     let name = scenario.namespace();
     let api_version = "admissionregistration.k8s.io/v1";
-    // A namespace selector matches every object without a namespace, such as CRDs of other scenarios.
+    // A namespace selector matches every cluster-scoped object, such as CRDs of other scenarios.
     let everything = json!([{
         "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "Namespaced",
     }]);
@@ -259,7 +259,7 @@ async fn keep_others_out(scenario: &Scenario) -> Result<Policy> {
 }
 
 impl Policy {
-    /// Else the namespace could not be deleted.
+    /// Otherwise the namespace could not be deleted.
     async fn remove(&self) -> Result<()> {
         for kind in [POLICY.1, POLICY.0] {
             let kind =

@@ -75,7 +75,7 @@ async fn restart_updates_queues_and_keeps_messages() {
     };
     let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "config", async |scenario| {
-        // Without health checks, which would detect the difference, too, only later.
+        // Without health checks, which would also detect the difference, only later.
         let install = async |config: Value| {
             let values = json!({
                 "leaderElection": {"enabled": false},
@@ -161,7 +161,7 @@ async fn restart_updates_queues_and_keeps_messages() {
     .await;
 }
 
-/// SQS-1, SQS-7: the system's trust store lacks this CA; the transport names it.
+/// SQS-1, SQS-7: the system's trust store lacks this CA; the transport configures it.
 #[tokio::test]
 async fn transport_trusts_the_private_ca_that_it_names() {
     let _turn = own_cluster().await;

@@ -1,4 +1,4 @@
-//! What matches the desired state is left alone; drift is repaired at once.
+//! What matches the desired state is not touched; drift is repaired at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::{all_running, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const ACTORS: usize = 100;
-/// For how long nothing may happen.
+/// How long nothing may happen.
 const WINDOW: Duration = Duration::from_mins(1);
 /// WRK-4, RUN-2
 const REPAIR: Duration = Duration::from_secs(2);
@@ -68,7 +68,7 @@ fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The calls other than listing queues and bindings, which is all that health checks and message counts do.
+/// The calls other than lists of queues and bindings, which are all that health checks and message counts need.
 pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
     let lists = [
         rabbitmq.path_of("queues"),
@@ -78,12 +78,12 @@ pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Ca
     calls
 }
 
-/// The controller holds a status back for 10 s after the creation of its actor, or of a pod, if that alone would change
-/// it. Both times have a precision of a second.
+/// The controller delays a status for 10 s after the creation of its actor, or of a pod, if nothing else would change
+/// it. Both times have a resolution of one second.
 const HELD_BACK: SignedDuration = SignedDuration::from_secs(8);
 
-/// Actors that got their turn at the broker, and with it their workload, so late on a busy machine that a status was
-/// written before.
+/// The number of actors that got their workload so late, because the broker served them late on a busy machine, that a
+/// status was written first.
 pub(crate) async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result<usize> {
     let is_late = |actor: &DynamicObject| {
         let is_its_workload = |write: &&Write| {
@@ -100,8 +100,8 @@ pub(crate) async fn late_actors(scenario: &Scenario, writes: &[Write]) -> Result
     Ok(actors.iter().filter(|actor| is_late(actor)).count())
 }
 
-/// Pods that became ready so late on a busy machine, or whose Deployment said so that late, that the status was written
-/// with their counts before.
+/// The number of pods that became ready, or were reported by their Deployment, so late on a busy machine that a status
+/// was written with their earlier counts.
 pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<usize> {
     let deployments = scenario.api::<Deployment>();
     let deployments = deployments.list(&ListParams::default()).await?;
@@ -132,7 +132,7 @@ pub(crate) async fn late_pods(cluster: &Cluster, scenario: &Scenario) -> Result<
     Ok(pods.iter().filter(|pod| is_late(pod)).count())
 }
 
-/// Reconciles that an instance has run since its start.
+/// Number of reconciles that an instance has run since its start.
 pub(crate) const RECONCILES: &str = "controller_runtime_reconcile_total";
 
 /// WRK-5, QUE-8 (b), FW-4 (a, c); architecture, section 8
@@ -245,7 +245,7 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
     .await;
 }
 
-/// Waits until another manager's change is repaired, and reports how long that took.
+/// Waits until another manager's change is repaired, and prints how long that took.
 async fn repaired<F>(what: &str, mut look: F) -> Result<()>
 where
     F: AsyncFnMut() -> Result<(), NotYet>,
@@ -403,7 +403,7 @@ async fn permitted_changes_to_a_workload_stay_and_cause_no_write() {
         scenario
             .kubectl(&["rollout", "status", &deployment, "--timeout=30s"])
             .await?;
-        // Events of one object arrive in order: once this change is repaired, the earlier ones have been observed, too.
+        // Events for an object arrive in order: once this change is repaired, the earlier ones have been observed, too.
         scenario
             .kubectl(&["set", "image", &deployment, "asya-runtime=rival:1"])
             .await?;

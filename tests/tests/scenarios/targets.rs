@@ -34,10 +34,10 @@ use crate::binding::{bound_actor, condition, model, older_than_the_next, status_
 const SOON: Duration = Duration::from_secs(30);
 /// BIND-40, RES-6
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
-/// Rights are checked again every 30 seconds.
+/// Permissions are checked again every 30 seconds.
 const GRANTED_WITHIN: Duration = Duration::from_secs(90);
 
-/// A kind that only this scenario uses, in a group of its own.
+/// A kind in its own group, used only by this scenario.
 struct Thing {
     group: String,
 }
@@ -74,7 +74,7 @@ impl Thing {
         Ok(())
     }
 
-    /// Grants the operator read access to it.
+    /// Grants the operator read access to the kind.
     async fn grant(&self, scenario: &Scenario) -> Result<()> {
         let name = &self.group;
         let role: ClusterRole = serde_json::from_value(json!({
@@ -110,7 +110,7 @@ impl Thing {
         Ok(())
     }
 
-    /// Creates an object of this kind with a Deployment that it owns.
+    /// Creates an object of this kind, with a Deployment that it owns.
     async fn make(&self, scenario: &Scenario, name: &str) -> Result<Value> {
         let kind = GroupVersionKind::gvk(&self.group, "v1", "Thing");
         let resource = ApiResource::from_gvk_with_plural(&kind, "things");
@@ -226,7 +226,7 @@ async fn unknown_kind_is_bound_once_installed_and_readable() {
     .await;
 }
 
-/// BIND-45: the pods are shared, whatever name the target is bound by.
+/// BIND-45: the pods are the same, whichever object the target is bound by.
 #[tokio::test]
 async fn workload_bound_through_its_owner_cannot_be_bound_directly() {
     Scenario::run("shared", async |scenario| {

@@ -25,7 +25,7 @@ async fn queues_are_never_written_if_management_is_disabled() {
         let rabbitmq = cluster.rabbitmq()?;
         let (there, missing) = (scenario.name("there"), scenario.name("missing"));
         let queue = format!("asya-{there}");
-        // Declare it differently than the operator would.
+        // Declare it with other arguments than the operator would.
         rabbitmq.declare(&queue, json!({"x-max-length": 7})).await?;
         assert!(rabbitmq.publish("", &queue, "kept").await?);
         let log = rabbitmq.access_log();
@@ -70,7 +70,7 @@ async fn user_managed_queue_is_awaited_and_never_written() {
         );
         assert!(rabbitmq.queue(&queue).await?.is_none());
 
-        // Declare it differently than the operator would.
+        // Declare it with other arguments than the operator would.
         let arguments = json!({"x-max-length": 7});
         rabbitmq.declare(&queue, arguments.clone()).await?;
         assert!(rabbitmq.publish("", &queue, "kept").await?);

@@ -18,7 +18,7 @@ use crate::{all_running, all_running_within, minimal_actor, own_cluster};
 const UNRESPONSIVE: usize = 50;
 const FINE: usize = 20;
 
-/// Accepts connections until the end of the test, and never responds.
+/// Accepts connections until the test ends, and never responds.
 async fn unresponsive() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -55,7 +55,7 @@ async fn create_and_await_running(scenario: &Scenario, stem: &str) -> Result<()>
     all_running(scenario, &names).await
 }
 
-/// Waits until the operator has taken up every actor on the transport.
+/// Waits until the operator has reconciled every actor on the transport.
 async fn taken_up(scenario: &Scenario, transport: &str, count: usize) -> Result<()> {
     eventually("all have a finalizer", Duration::from_mins(2), async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;
@@ -109,7 +109,7 @@ async fn unresponsive_broker_blocks_no_actor_on_another() {
 }
 
 const SLOW: usize = 500;
-/// For that many actors on a slow machine.
+/// Enough for that many actors on a slow machine.
 const SERVED: Duration = Duration::from_mins(10);
 
 /// OPS-22. `make bench` measures how much longer it takes.
@@ -130,7 +130,7 @@ async fn actors_on_another_broker_do_not_queue_behind_those_on_a_slow_one() {
         let before = count(scenario, "late", "Running").await?;
         create_and_await_running(scenario, "fine").await?;
         let after = count(scenario, "late", "Running").await?;
-        // They came last: had they queued behind the others, nearly all of those would be Running by now.
+        // They came last: if they had queued behind the others, nearly all of the others would be Running by now.
         assert!(
             after - before < (SLOW - before) / 2,
             "{before} on the slow broker were Running before, {after} after"

@@ -1,4 +1,4 @@
-//! Upgrades from another commit of this project and back, with actors and bindings at work.
+//! Upgrades from another commit of this project and back, with running actors and bindings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,21 +24,21 @@ use crate::scaled_targets::all_kinds::{all, served};
 use crate::steady::{RECONCILES, Writes, besides_lists};
 use crate::{all_running, minimal_actor, own_cluster};
 
-/// Names a folder with the programs of the other commit in `bin`, and its chart in `chart`.
+/// Names a folder that contains the other commit's programs in `bin` and its chart in `chart`.
 const FROM_VARIABLE: &str = "ASYA_UPGRADE_FROM";
 const ACTORS: usize = 50;
-/// A target in whose pod template the sidecar is.
+/// A target with the sidecar in its pod template.
 const TEMPLATED: &str = "templated";
 const ROLLED: Duration = Duration::from_mins(5);
 const SEEN: Duration = Duration::from_mins(1);
 
-/// Programs and chart of one commit.
+/// Programs and chart of a commit.
 struct Release {
     bin: PathBuf,
     chart: PathBuf,
 }
 
-/// The programs of a release at work.
+/// The running programs of a release.
 struct Running {
     operator: Operator,
     controller: Instance,
@@ -66,7 +66,7 @@ impl Release {
     async fn start(&self, cluster: &Cluster) -> Result<Running> {
         prepare(cluster).await?;
         let helm = Helm::four(cluster);
-        // Another default image rolls standalone pods, as it should.
+        // Pinned, because a different default image would roll standalone pods, as it should.
         let values = json!({"sidecar": {"image": "asya-sidecar:latest"}});
         helm.with_chart_at(&self.chart, &["upgrade", "--install"], values)
             .await?;
@@ -139,7 +139,7 @@ async fn populate(scenario: &Scenario) -> Result<usize> {
     Ok(names.len() + bound.len())
 }
 
-/// The UIDs of pods: of all, or only of those that belong to other controllers.
+/// UIDs of pods: all, or only those that belong to other controllers.
 async fn pods(scenario: &Scenario, bound_only: bool) -> Result<BTreeSet<String>> {
     let foreign = format!("!{}", label::WORKLOAD);
     let selector = if bound_only { &*foreign } else { "" };
@@ -154,8 +154,8 @@ async fn script(scenario: &Scenario) -> Result<Option<BTreeMap<String, String>>>
     Ok(script.data)
 }
 
-/// Whether a release may write this when it is upgraded: what status says, Events, and the CRD; with a new runtime
-/// script also the ConfigMap and the workloads of standalone actors.
+/// Whether an upgrade of a release may write this: status, Events and the CRD; with a new runtime script also the
+/// ConfigMap and the workloads of standalone actors.
 fn is_expected(write: &Write, new_script: bool) -> bool {
     let status = (&*write.resource, &*write.subresource) == ("asyncactors", "status");
     let of_script = matches!(&*write.resource, "configmaps" | "deployments");

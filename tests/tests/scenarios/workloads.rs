@@ -1,4 +1,4 @@
-//! Workloads of both kinds, changes from one to the other, and those that the Go operator left.
+//! Workloads of both kinds, changes from one kind to the other, and workloads that the Go operator left.
 
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ async fn deployment_of_the_former_operator_is_adopted_in_place() {
     .await;
 }
 
-/// A Deployment of the Go operator: its labels, our uid as controller, and a variable that we would not set.
+/// A Deployment of the Go operator: with its labels, our uid as controller, and a variable that we would not set.
 fn former_deployment(name: &str, uid: &str) -> Value {
     let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
     let env = json!([{"name": "ASYA_HANDLER", "value": "echo.handle"}, {"name": "DROPPED_LONG_AGO", "value": "1"}]);

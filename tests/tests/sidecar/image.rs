@@ -16,8 +16,8 @@ use crate::sqs;
 /// A user from the range that `OpenShift` assigns, unknown to every image.
 const USER: u32 = 1_000_680_000;
 
-/// Starts a program the way a container engine does, with the image's layer as its whole file system: read-only, except
-/// for the pod's volume, and as a user without capabilities. Namespaces stand in for root; all mounts vanish with them.
+/// Starts a program as a container engine would, with the image's layer as its whole file system: read-only except for
+/// the pod's volume, and as a user without capabilities. Namespaces replace root; all mounts vanish with them.
 const CONTAINER: &str = r#"
 set -eu
 root=$1 layer=$2 volume=$3 authority=$4 user=$5
@@ -44,7 +44,7 @@ async fn the_images_files_alone_move_a_message_as_any_user_and_read_only() -> Re
     let actor = Actor::on_rabbitmq(&broker, "foo")?
         .with(&image.env())
         .with(&[("ASYA_SOCKET_DIR", &volume.path().display().to_string())])
-        // Resolved by the C library of the image.
+        // Resolved by the image's C library.
         .with(&[("ASYA_RABBITMQ_HOST", "localhost")]);
     let sidecar = image
         .start(&actor, volume.path(), Path::new("/dev/null"))
@@ -145,7 +145,7 @@ impl Image {
         })
     }
 
-    /// The variables that the image sets.
+    /// The environment variables set by the image.
     fn env(&self) -> Vec<(&str, &str)> {
         let variables = self.config["Env"].as_array().into_iter().flatten();
         variables
@@ -153,7 +153,7 @@ impl Image {
             .collect()
     }
 
-    /// Starts the image's entrypoint for an actor, whose socket is in the volume. Trusts one additional CA.
+    /// Starts the image's entrypoint for an actor whose socket is in the volume, trusting one additional CA.
     async fn start(&self, actor: &Actor, volume: &Path, authority: &Path) -> Result<Process> {
         let entrypoint = self.config["Entrypoint"].as_array().into_iter().flatten();
         let spec = actor
@@ -174,7 +174,7 @@ fn json_of(file: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// The lines of `/proc/PID/status` with a process's privileges.
+/// The lines of `/proc/PID/status` that show a process's privileges.
 fn rights(process: &Process) -> Result<Vec<String>> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()));
     let status = status.map_err(Error::other)?;

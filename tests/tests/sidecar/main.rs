@@ -1,4 +1,4 @@
-//! The sidecar itself, between a real broker and the real `asya_runtime.py`.
+//! Tests of the real sidecar, between a real broker and the real `asya_runtime.py`.
 
 mod faults;
 mod image;

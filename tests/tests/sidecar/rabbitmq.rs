@@ -122,7 +122,7 @@ async fn a_result_without_a_queue_waits_in_the_queue_of_its_source() -> Result<(
     has_none(&broker, "error-end").await
 }
 
-/// SC-26, SC-31, SC-34: nor when it is delivered again, which a classic queue would do before all others.
+/// SC-26, SC-31, SC-34: nor when it is redelivered, which a classic queue would do before all others.
 #[tokio::test]
 async fn a_message_without_a_destination_holds_up_no_other() -> Result<()> {
     for kind in ["classic", QUORUM] {
@@ -153,7 +153,7 @@ async fn a_message_without_a_destination_holds_up_no_other() -> Result<()> {
     Ok(())
 }
 
-/// SC-31, SC-43, SC-44: they would be delivered again to the consumer that is about to be cancelled.
+/// SC-31, SC-43, SC-44: otherwise they would be redelivered to the consumer that is about to be cancelled.
 #[tokio::test]
 async fn messages_behind_a_long_call_return_to_a_classic_queue_and_stay_there() -> Result<()> {
     const FAST: usize = 40;
@@ -365,7 +365,7 @@ async fn a_message_whose_queue_is_deleted_meanwhile_is_still_finished() -> Resul
         check(actor.page("/readyz").await?.0 == 503, "ready")
     })
     .await?;
-    // The message is not redelivered, so its result would be lost with it.
+    // The message is not redelivered, so its result would be lost as well.
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
     declare(&broker, "classic", &["foo"]).await?;
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(0))]).await?;

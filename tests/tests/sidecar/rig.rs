@@ -1,4 +1,4 @@
-//! Fixtures of the tests: brokers, sidecars and runtimes.
+//! Fixtures: brokers, sidecars and runtimes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,8 @@ pub const LATER: Duration = Duration::from_mins(2);
 /// Quorum queues count deliveries.
 pub const QUORUM: &str = "quorum";
 
-/// A folder for the broker that all tests share. It is removed when the test process ends.
+/// A broker that all tests share, with its folder. Never dropped: the broker ends with the test process, and a later
+/// run removes the folder.
 struct Shared<T> {
     broker: T,
     _parts: Vec<Process>,
@@ -46,7 +47,7 @@ pub async fn shared_rabbitmq() -> Result<RabbitMq> {
     });
     let port = server.await?.broker;
     let server = STATE.get().ok_or_else(|| Error::other("no server"))?;
-    // Its own client: one that another test created ends with that test's tokio runtime.
+    // Its own client: another test's client ends with that test's tokio runtime.
     rabbitmq::add_virtual_host(&server.through(port)?).await
 }
 
@@ -106,7 +107,7 @@ impl Actor {
     pub fn new(name: &str) -> Result<Self> {
         install_crypto_provider();
         let port = ports::free()?;
-        // A sidecar that was started again has closed the connections.
+        // Do not pool connections: a restarted sidecar has closed them.
         let client = reqwest::Client::builder().pool_max_idle_per_host(0);
         let actor = Self {
             name: name.to_owned(),
@@ -123,7 +124,7 @@ impl Actor {
             ("ASYA_ACTOR_NAME", name),
             ("ASYA_SOCKET_DIR", &folder),
             ("ASYA_METRICS_ADDR", &format!("127.0.0.1:{port}")),
-            // At level debug, so that a leaked secret would show (SC-9).
+            // At debug level, so that a leaked secret would show (SC-9).
             ("ASYA_LOG_LEVEL", "debug"),
             ("CALLS", &calls),
         ]))
@@ -138,7 +139,7 @@ impl Actor {
         self
     }
 
-    /// A program with the actor's settings, and a log of its own.
+    /// A program with the actor's settings and its own log.
     pub fn spec(&self, name: &str, program: impl Into<PathBuf>) -> Spec {
         let number = self.starts.fetch_add(1, Ordering::Relaxed);
         let spec =
@@ -195,12 +196,12 @@ impl Actor {
         Ok(all)
     }
 
-    /// The folder of the socket and of the ready file.
+    /// The folder that contains the socket and the ready file.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Status and body of a page of the sidecar.
+    /// Status and body of one of the sidecar's HTTP pages.
     pub async fn page(&self, path: &str) -> Result<(u16, String)> {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         let answer = self.client.get(url).send().await?;
@@ -259,7 +260,7 @@ pub fn message(id: &str, actors: &[&str], payload: Value) -> String {
     message.to_string()
 }
 
-/// Declares durable queues of actors.
+/// Declares durable queues for actors.
 pub async fn declare(broker: &RabbitMq, kind: &str, actors: &[&str]) -> Result<()> {
     for actor in actors {
         broker
@@ -286,19 +287,19 @@ pub async fn put(
     Ok(())
 }
 
-/// Waits for this many messages in an actor's queue, and fetches them.
+/// Waits for this many messages in an actor's queue, and removes them.
 pub async fn take(broker: &RabbitMq, actor: &str, count: usize) -> Result<Vec<Value>> {
     broker.take(&format!("asya-{actor}"), count, SOON).await
 }
 
-/// An actor's queue has no messages. The counts of the management API would be seconds old.
+/// Checks that an actor's queue has no messages. The management API's counts would be seconds old.
 pub async fn has_none(broker: &RabbitMq, actor: &str) -> Result<()> {
     let found = broker.messages(&format!("asya-{actor}"), 10, true).await?;
     assert_eq!(found, [""; 0], "{actor}");
     Ok(())
 }
 
-/// Ends a sidecar, which has acknowledged every message: the broker would have the others again.
+/// Stops a sidecar, and checks that it has acknowledged every message: the broker would requeue the others.
 pub async fn leaves_none(sidecar: &Process, broker: &RabbitMq, actor: &str) -> Result<()> {
     assert_eq!(sidecar.stop(SOON).await?.code(), Some(0), "{actor}");
     has_none(broker, actor).await
@@ -312,7 +313,7 @@ pub fn ids(messages: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Logs in over AMQP, which a server allows after its management API answers.
+/// Logs in over AMQP, which a server may allow only after its management API responds.
 pub async fn log_in(broker: &RabbitMq) -> Result<()> {
     let state = broker.state();
     let stream = TcpStream::connect((state.host.as_str(), state.port))

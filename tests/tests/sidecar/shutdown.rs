@@ -162,7 +162,7 @@ async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other
     has_none(&broker, "error-end").await
 }
 
-/// SC-49: it crashes with the others, alone, and alone again after it was given back.
+/// SC-49: it crashes the runtime together with the others, alone, and alone again after it was requeued.
 #[tokio::test]
 async fn a_message_that_kills_the_runtime_costs_no_other_that_is_handled_with_it() -> Result<()> {
     for kind in ["classic", QUORUM] {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::rig::{Actor, SOON, message, shared_sqs};
 
-/// Queues of actors with names that no other test has.
+/// Creates queues for actors whose names no other test uses.
 pub async fn queues(url: &str, actors: &[&str]) -> Result<Sqs> {
     let client = sqs::client(url)?;
     for actor in actors {
@@ -40,7 +40,7 @@ async fn take_within(
     Ok(found)
 }
 
-/// The queue is empty, without invisible messages either.
+/// Waits until the queue is empty, with no invisible messages either.
 async fn is_empty(client: &Sqs, actor: &str) -> Result<()> {
     eventually(format!("the queue of {actor} is empty"), SOON, async || {
         let all = client.attributes(&format!("asya-{actor}")).await?;
@@ -240,7 +240,7 @@ async fn a_fan_out_is_stored_completely() -> Result<()> {
     is_empty(&client, "s-many").await
 }
 
-/// A request that the tests' client does not support.
+/// Sends a request that the tests' client does not support.
 async fn request(url: &str, action: &str, body: &Value) -> Result<Value> {
     const SIGNATURE: &str = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
     let answer = reqwest::Client::new()

@@ -1,4 +1,4 @@
-//! Configuration, readiness, logins.
+//! Configuration, readiness and logins.
 
 use std::time::Duration;
 

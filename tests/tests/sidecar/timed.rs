@@ -1,4 +1,4 @@
-//! What is timed: these tests run one at a time, after the others.
+//! Timed tests, which run one at a time after the others.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
         back.elapsed()
     );
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(2))]).await?;
-    // The first one may be redelivered: a broker that is killed forgets acknowledgements that it has not written yet.
+    // The first message may be redelivered: a killed broker forgets acknowledgements that it has not written yet.
     let mut found = take(&broker, "bar", 1).await?;
     if ids(&found) == ["1"] {
         found = take(&broker, "bar", 1).await?;
@@ -115,7 +115,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
 /// SC-29: a resource alarm delays publications, and loses none.
 async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<()> {
     rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.0000001"]).await?;
-    // RabbitMQ blocks a connection only once it publishes.
+    // RabbitMQ blocks a connection only when it publishes.
     put(
         broker,
         "foo",
@@ -183,7 +183,7 @@ async fn sixty_megabytes_pass_while_probes_answer() -> Result<()> {
         found = broker.take("asya-bar", 1, LATER) => found?,
         () = probing => unreachable!("it never ends"),
     };
-    // SHA-256 of the same number of x.
+    // A SHA-256 in hexadecimal digits.
     assert_eq!(found[0]["payload"].as_str().map(str::len), Some(64));
     has_none(&broker, "error-end").await
 }

@@ -1,4 +1,4 @@
-//! Spans, at a collector on a loopback port.
+//! Spans received by a collector on a loopback port.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,13 +16,13 @@ use crate::rig::{Actor, SOON, declare, put, shared_rabbitmq, take};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// A collector of OTLP over HTTP.
+/// An OTLP collector over HTTP.
 struct Collector {
     url: String,
     seen: Seen,
 }
 
-/// Requests: their header `authorization`, and their bodies.
+/// The received requests: their `authorization` header and body.
 type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
 impl Collector {

@@ -24,9 +24,9 @@ use crate::binding::{condition, status_is};
 
 /// How often an owner reconciles.
 const ROUNDS: usize = 200;
-/// How often a pod is replaced meanwhile.
+/// How often a pod is replaced during that.
 const REPLACED: usize = 4;
-/// Five attempts, the backoff between them, and on a busy machine another backoff after each that the owner overtakes.
+/// Five attempts with backoff, and on a busy machine another backoff after each attempt that the owner overtakes.
 pub(super) const GIVEN_UP: Duration = Duration::from_mins(4);
 
 /// A target with an owner, and an actor that binds it.
@@ -101,10 +101,10 @@ impl<'a> Stage<'a> {
         self.all_injected().await.map(drop)
     }
 
-    /// Pods of the target that are not being deleted.
+    /// The target's pods that are not being deleted.
     async fn of_target(&self) -> Result<Vec<Value>> {
         let mut pods = self.client.list(Kind::POD).await?;
-        // The head of a Ray cluster is not among them.
+        // The head of a Ray cluster does not count.
         pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] != "head");
         Ok(pods)
     }
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Waits until all pods exist with the sidecar, and status reports so.
+    /// Waits until all pods exist with the sidecar, and status reports it.
     async fn all_injected(&self) -> Result<Value> {
         let all =
             json!({"matched": self.pods, "injected": self.pods, "notInjected": 0, "outdated": 0});
@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
         Ok(status)
     }
 
-    /// The same, after deleting a pod.
+    /// Like [`Self::all_injected`], after deleting a pod.
     async fn next_is_injected(&self) -> Result<()> {
         if let Some(pod) = self.of_target().await?.first() {
             self.client.delete(Kind::POD, pod).await?;
@@ -208,13 +208,13 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// How often we wrote to the target or its workload.
+    /// The number of our writes to the target or its workload.
     async fn writes_of_ours(&self) -> Result<usize> {
         let user = self.scenario.cluster().operator_user()?;
         self.writes_by(&user).await
     }
 
-    /// How often this user wrote to them.
+    /// The number of writes to them by this user.
     async fn writes_by(&self, user: &str) -> Result<usize> {
         let cluster = self.scenario.cluster();
         let namespace = self.scenario.namespace();
@@ -253,7 +253,8 @@ async fn argo_and_operator_coexist() {
     .await;
 }
 
-/// A manifest whose pods become ready only when the scenario makes them: rollouts do not progress, and old pods stay.
+/// A manifest whose pods become ready only when the scenario makes them ready: rollouts do not progress, and old pods
+/// stay.
 fn slow() -> Value {
     let mut manifest = manifest("model", Some(2));
     manifest["spec"]["template"]["metadata"]["labels"]["kwok.test/mode"] = json!("hold");
@@ -289,7 +290,7 @@ pub(super) fn conflict(status: &Value) -> &Value {
     &status["conflicts"][0]
 }
 
-/// Where an owner reverts every write of ours, we make five attempts, and new pods have the sidecar all the same.
+/// An owner reverts every write of ours: we make five attempts, and new pods have the sidecar nevertheless.
 async fn against(scenario: &Scenario, owner: &Owner, manager: &str) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, "model".to_owned());
     let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
@@ -309,7 +310,7 @@ async fn against(scenario: &Scenario, owner: &Owner, manager: &str) -> Result<()
     let text = status["conditions"].to_string();
     let told = format!("Deployment/model: {manager} took over {field} 5 times; ");
     assert!(text.contains(&told), "{text}");
-    // Five attempts, and one write of who binds the target. The audit log may have it later than the cluster.
+    // Five attempts, and one write that records who binds the target. It may reach the audit log with a delay.
     eventually("six writes are in the audit log", SOON, async || {
         let writes = stage.writes_of_ours().await?;
         check(writes == 5 + 1, writes)

@@ -57,7 +57,7 @@ async fn kaito_leaves_everything_until_its_revision_changes() {
     .await;
 }
 
-/// Up to this minor version, Kubernetes does not look for the volumes that containers of a StatefulSet mount.
+/// Up to this minor version, Kubernetes does not check that the volumes mounted by a StatefulSet's containers exist.
 const LENIENT: u32 = 33;
 
 /// SIM-3
@@ -91,7 +91,7 @@ async fn kaito_stays_refused_while_a_foreign_container_mounts_a_foreign_volume()
     .await;
 }
 
-/// The API server's response to a write that it refuses.
+/// The API server's response to a write that it rejects.
 fn refusal<T>(answer: Result<T>) -> Status {
     match answer {
         Err(asya_tests::Error::Kubernetes(kube::Error::Api(status))) => *status,

@@ -118,7 +118,7 @@ async fn knative_autoscaler_reverts_replicas() {
             check(seen == all_but(&["replicas"]), format_args!("{seen:?}"))
         })
         .await?;
-        // It counts a change once the API server has answered, when others may have seen it already.
+        // The owner counts a change once the API server has responded, when others may have observed it already.
         eventually("one change is counted", SOON, async || {
             let changes = autoscaler.changes(DEPLOYMENT);
             check(changes == 1, changes)

@@ -1,4 +1,4 @@
-//! The simulator of `KServe` (SIM-1).
+//! The simulator of KServe (SIM-1).
 
 use asya_tests::owners::Kind;
 use asya_tests::owners::Verb;
@@ -41,7 +41,7 @@ async fn kserve_reverts_templates_and_without_an_autoscaler_replicas() {
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
 
-        // The owner does not compare metadata, and reverts them only when it writes for another reason.
+        // The owner does not compare metadata; it reverts it only when it writes for another reason.
         let foreign = json!({"metadata": {"annotations": {"foreign.example.com/x": "yes"}}});
         edit(scenario, DEPLOYMENT, &name, &foreign).await?;
         let before = owner.changes(DEPLOYMENT);

@@ -11,7 +11,7 @@ use super::{ALL, add_foreign_entries, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
-/// Sets another image on the first container than its owner wants.
+/// Gives the first container an image other than its owner's.
 async fn swap_image(client: &RecordingClient, deployment: &str) -> asya_tests::Result<()> {
     let live = client.get(DEPLOYMENT, deployment).await?.unwrap();
     let name = &live["spec"]["template"]["spec"]["containers"][0]["name"];
@@ -40,7 +40,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);
 
-        // A field that the owner no longer wants counts as a difference, too.
+        // A field that the owner no longer sets counts as a difference, too.
         add_foreign_entries(scenario, DEPLOYMENT, &name).await?;
         let ports = json!({"spec": {"predictors": [{
             "name": "default", "graph": {"name": "classifier"},
@@ -129,7 +129,7 @@ async fn seldon_2_reverts_replicas_and_everything_else() {
         assert_eq!(left(scenario, kind, "mlserver").await?, [].into());
         assert_eq!(owner.changes(kind), 2);
 
-        // Through its `/scale` subresource, as KEDA does.
+        // Through the `/scale` subresource, as KEDA does.
         let client = somebody(scenario);
         let live = client.get(SERVER, "mlserver").await?.unwrap();
         client.scale(SERVER, &live, 3).await?;

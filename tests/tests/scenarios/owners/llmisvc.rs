@@ -43,7 +43,7 @@ async fn llmisvc_tolerates_additions_only_outside_the_pod_spec() {
         assert_eq!(live["spec"]["template"]["spec"].get("nodeSelector"), None);
         assert_eq!(owner.changes(DEPLOYMENT), 3);
 
-        // An added key rolls the pods; a removed one does not.
+        // An added key rolls the pods, a removed key does not.
         let with = |value: &Value| json!({"spec": {"annotations": {"roll": value}}});
         let annotations = async || -> Result<Value> {
             let live = somebody.get(DEPLOYMENT, &name).await?.unwrap();

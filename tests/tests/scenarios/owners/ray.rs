@@ -1,4 +1,4 @@
-//! The simulators of `KubeRay` (SIM-6).
+//! The simulators of KubeRay (SIM-6).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{edit, owner_of, somebody};
 
-/// The garbage collector looks for new kinds every 30 s, and that of the clusters may just have been installed.
+/// The garbage collector discovers new kinds every 30 s, and that of the clusters may just have been installed.
 const COLLECTED: Duration = Duration::from_secs(90);
 
 /// Names of the workers that are not being deleted.

@@ -31,7 +31,7 @@ async fn sidecar_remover_removes_the_sidecar_from_new_pods_and_nothing_else() {
             json!({"metadata": {"name": name}, "spec": {"containers": containers}})
         };
         let mut tries = 0;
-        // A webhook configuration takes a moment to become effective.
+        // A webhook configuration takes effect after a moment.
         let kept = eventually("the sidecar is gone", SOON, async || {
             tries += 1;
             let made = client
@@ -76,7 +76,7 @@ async fn recreate_pods(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Binds a Deployment of two pods, and waits until the webhook and then the remover are called for its pods.
+/// Binds a Deployment of two pods, and waits until the API server calls the webhook and then the remover for its pods.
 async fn bind(scenario: &Scenario, remover: &SidecarRemover) -> Result<String> {
     let deployment = model("model", 2)?;
     let api = scenario.api::<Deployment>();
@@ -108,7 +108,7 @@ fn reasons(status: &Value) -> Value {
 async fn sidecar_removed_by_another_webhook_is_reported() {
     Scenario::run("removed", async |scenario| {
         let remover = SidecarRemover::start(scenario, Reinvoked::IfNeeded).await?;
-        // Let the probe pass, so that pods get the sidecar and lose it.
+        // Let the probe pass, so that pods get the sidecar and then lose it.
         remover.exempt_dry_runs();
         let actor = bind(scenario, &remover).await?;
         let status = status_is(scenario, &actor, "both are reported", SOON, |status| {
@@ -185,7 +185,7 @@ async fn rollout_stops_if_replacements_lose_the_sidecar_until_the_spec_changes()
         assert_eq!(templates, 2, "the template was changed once");
 
         remover.unregister().await?;
-        // A rollout that meets it once more halts again, for good.
+        // A rollout that encounters it again halts again, for good.
         let labels = json!({"app": "model", "pod-template-hash": "0"});
         gets_sidecar(scenario, &pod_of("ReplicaSet", "model-0", &labels)?).await?;
         actor["spec"]["timeout"] = json!({"processing": 77});

@@ -20,7 +20,7 @@ use super::{SOON, edit, somebody};
 use crate::binding::{bound_actor, condition, status_is};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
-/// The template is changed back, which replaces all pods, and a dry run comes before.
+/// The template is changed back after a dry run, which replaces all pods.
 const ROLLED: Duration = Duration::from_mins(2);
 
 /// An actor that binds Deployment "model" through its template.
@@ -33,7 +33,7 @@ async fn bind(scenario: &Scenario) -> Result<String> {
     Ok(name)
 }
 
-/// The same, once all pods have the sidecar.
+/// Like [`bind`], but returns once all pods have the sidecar.
 async fn bind_all(scenario: &Scenario) -> Result<String> {
     let name = bind(scenario).await?;
     status_is(scenario, &name, "all pods have it", SOON, |status| {
@@ -43,7 +43,7 @@ async fn bind_all(scenario: &Scenario) -> Result<String> {
     Ok(name)
 }
 
-/// Makes a Workspace own the Deployment.
+/// Makes a Workspace the owner of the Deployment.
 async fn is_owned(scenario: &Scenario, client: &RecordingClient) -> Result<()> {
     let phi = client.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
     let reference = json!({
@@ -99,7 +99,7 @@ async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
         assert_eq!(names(&template(&client).await?["spec"]), all);
         pods_have(&client, &all).await?;
 
-        // Other changes of the Deployment leave our part alone and cause no write.
+        // Other changes to the Deployment do not touch our part and cause no write.
         let audit = scenario.cluster().audit();
         let (mark, user) = (audit.mark().await?, scenario.cluster().operator_user()?);
         let other = json!({"metadata": {"labels": {"team": "b"}}, "spec": {"replicas": 3}});
@@ -231,7 +231,7 @@ async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
         let before = template(&client).await?;
         let name = bind_all(scenario).await?;
 
-        // Pause both, so that the older actor later finds the template as the younger one left it.
+        // Pause both, so that the older actor later finds the template as the younger left it.
         for actor in [&older, &name] {
             let paused = format!("{}=true", annotation::PAUSED);
             scenario
@@ -324,7 +324,7 @@ async fn reverted_template_is_written_five_times() {
         assert_eq!(names(&template(&client).await?["spec"]), ["model"]);
         pods_have(&client, &["model"]).await?;
 
-        // The webhook leaves its pods alone, so it is not to blame for them.
+        // The webhook does not handle its pods, so it is not to blame for them.
         let pods = client.list(Kind::POD).await?;
         client.delete(Kind::POD, &pods[0]).await?;
         status_is(
@@ -344,7 +344,7 @@ async fn reverted_template_is_written_five_times() {
     .await;
 }
 
-/// CONF-7, CONF-10: an image that another tool forces in our container is kept, and the tool is named.
+/// CONF-7, CONF-10: an image that another tool forces into our container is kept, and the tool is named.
 #[tokio::test]
 async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
     Scenario::run("template-forced", async |scenario| {
@@ -394,7 +394,7 @@ async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
     .await;
 }
 
-/// BIND-44, BIND-50: evicted pods would get the sidecar again, without end.
+/// BIND-44, BIND-50: otherwise evicted pods would get the sidecar again, endlessly.
 #[tokio::test]
 async fn exported_template_keeps_the_sidecar_and_its_pods_until_its_manifest_is_changed() {
     Scenario::run("template-exported", async |scenario| {
@@ -441,7 +441,7 @@ async fn exported_template_keeps_the_sidecar_and_its_pods_until_its_manifest_is_
     .await;
 }
 
-/// SAFE-39, BIND-50: a template whose pods are refused would never complete its rollout.
+/// SAFE-39, BIND-50: a template whose pods are rejected would never complete its rollout.
 #[tokio::test]
 async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room() {
     Scenario::run("template-refused", async |scenario| {

@@ -1,4 +1,4 @@
-//! Another writer acts just before us.
+//! Another writer acts just before the operator.
 
 use asya_shared::names::MANAGED_BY;
 use asya_shared::scaling::trigger_authentication_name;
@@ -76,7 +76,7 @@ async fn object_replaced_just_before_an_update_is_left_alone() {
         let mut theirs = foreign_deployment(&name)?;
         let before = deployments.get(&name).await?;
         if let (Some(theirs), Some(before)) = (&mut theirs.spec, before.spec) {
-            // Otherwise the API server would refuse our update for the immutable selector.
+            // Otherwise the API server would reject our update because of the immutable selector.
             theirs.template.metadata = before.template.metadata;
             theirs.selector = before.selector;
         }

@@ -18,7 +18,7 @@ use crate::{minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_mins(1);
 const CONTROLLER: &str = "system:serviceaccount:asya-system:asya-operator";
 
-/// Runs kubectl with the controller's rights, and returns its output or the error.
+/// Runs kubectl with the controller's permissions; returns its output or the error.
 async fn as_controller(scenario: &Scenario, args: &[&str]) -> Result<String> {
     let user = format!("--as={CONTROLLER}");
     let answer = scenario.kubectl(&[args, &[&user]].concat()).await;

@@ -1,4 +1,4 @@
-//! Compares the rights of both programs in docs/security.md with those that the API server grants.
+//! Compares the permissions of both programs in docs/security.md with those that the API server grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::own_cluster;
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 const HOME: &str = "asya-system";
-/// Path of another chart, whose rights with everything enabled are printed as the column "before".
+/// Path of another chart, whose permissions with everything enabled are printed in the column "before".
 const BEFORE: &str = "ASYA_RIGHTS_BEFORE";
 const PROGRAMS: [&str; 2] = ["asya-operator", "asya-operator-webhook"];
 const COLUMNS: [&str; 3] = ["off", "on", "narrow"];
@@ -45,9 +45,9 @@ const VERBS: [&str; 9] = [
     "*",
 ];
 
-/// Verbs by resource (including resource names) and by the scope in which they are granted.
+/// Verbs by resource (with resource names) and by the scope in which they are granted.
 type Rights = BTreeMap<String, BTreeMap<String, BTreeSet<&'static str>>>;
-/// A resource's row in a table: the column "before", and the current ones.
+/// A resource's row in a table: the column "before", and the current columns.
 type Row = [String; 4];
 
 fn values(column: &str, namespace: &str) -> Value {
@@ -68,7 +68,7 @@ fn values(column: &str, namespace: &str) -> Value {
     }
 }
 
-/// The rights in the output of `auth can-i --list`, one for each resource and name.
+/// The permissions in the output of `auth can-i --list`, one per resource and name.
 fn parsed(list: &str) -> BTreeSet<(String, &'static str)> {
     let mut found = BTreeSet::new();
     for line in list.lines().skip(1) {
@@ -97,7 +97,8 @@ fn parsed(list: &str) -> BTreeSet<(String, &'static str)> {
     found
 }
 
-/// A program's rights beyond those of any service account: in a namespace of actors, in another one, and in its own.
+/// A program's permissions beyond those of any service account: in a namespace of actors, in another one, and in its
+/// own.
 async fn rights_of(scenario: &Scenario, program: &str) -> Result<Rights> {
     let mut by_right: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
     for (place, namespace) in [
@@ -153,7 +154,7 @@ fn cell(rights: &Rights, resource: &str) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Installs the chart's RBAC objects, returns the rights of both programs, and uninstalls them.
+/// Installs the chart's RBAC objects, returns the permissions of both programs, and uninstalls the objects.
 async fn installed(scenario: &Scenario, (chart, column): (&Path, &str)) -> Result<Vec<Rights>> {
     let mut command = vec!["template", "--show-only", "templates/serviceaccount.yaml"];
     command.extend(["--show-only", "templates/rbac.yaml"]);
@@ -177,7 +178,7 @@ async fn installed(scenario: &Scenario, (chart, column): (&Path, &str)) -> Resul
     Ok(all)
 }
 
-/// A program's table in the page: the row of each resource.
+/// A program's table on the page: the row of each resource.
 fn told(program: &str) -> BTreeMap<String, (Row, String)> {
     let heading = format!("### Rights of `{program}`\n");
     let (_, section) = PAGE
@@ -221,7 +222,7 @@ fn printed(rows: &BTreeMap<String, (Row, String)>) -> String {
     lines.join("\n")
 }
 
-/// SEC-10..SEC-13: the page lists exactly the granted rights, each with its reason.
+/// SEC-10..SEC-13: the page lists exactly the granted permissions, each with its reason.
 #[tokio::test]
 async fn security_page_lists_the_rights_of_both_programs() {
     let _turn = own_cluster().await;

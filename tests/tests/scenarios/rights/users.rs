@@ -1,4 +1,4 @@
-//! What users with the cluster's own roles may do with actors.
+//! What users with the cluster's built-in roles may do with actors.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// A user to whom one of the cluster's roles is bound in the scenario's namespace.
+/// A user with one of the cluster's roles in the scenario's namespace.
 struct User<'a> {
     scenario: &'a Scenario,
     role: &'static str,
@@ -25,7 +25,7 @@ impl User<'_> {
         let role_flag = format!("--clusterrole={role}");
         let bind = ["create", "rolebinding", role, &role_flag, &user];
         self.scenario.kubectl(&bind).await?;
-        // The controller manager aggregates roles a moment later.
+        // The controller manager aggregates roles with a short delay.
         eventually(format_args!("{role} can list"), SOON, async || {
             self.kubectl(&["get", "asya"]).await.map_err(NotYet::new)
         })
@@ -42,7 +42,7 @@ impl User<'_> {
         self.scenario.kubectl(&[args, &[&user]].concat()).await
     }
 
-    /// Checks that the API server denies each of these commands for lack of a right.
+    /// Checks that the API server denies each of these commands because a permission is missing.
     async fn is_denied(&self, commands: &[&[&str]]) -> Result<()> {
         for command in commands {
             let answer = self.kubectl(command).await;

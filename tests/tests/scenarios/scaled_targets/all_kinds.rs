@@ -1,4 +1,4 @@
-//! Every scalable kind, each with its controller, side by side.
+//! Every scalable kind with its controller, side by side.
 
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ async fn every_kind_serves_until_a_pod_with_the_sidecar_is_ready_and_the_cooldow
     .await;
 }
 
-/// SAFE-20, SAFE-21: a model keeps its pods while these could not receive messages anyway.
+/// SAFE-20, SAFE-21: a model keeps its pods while these could not receive messages.
 #[tokio::test]
 async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back() {
     let _turn = own_cluster().await;

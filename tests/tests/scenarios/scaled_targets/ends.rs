@@ -1,4 +1,4 @@
-//! How scaling ends for a target without pods.
+//! How scaling ends for a target that has no pods.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::binding::{condition, status_is};
 use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
-/// An actor that scales this target, once it has scaled it to zero.
+/// Binds and scales this target; returns once it is scaled to zero.
 async fn scaled_to_zero(
     scenario: &Scenario,
     reconciler: impl Reconciler,
@@ -36,7 +36,7 @@ async fn scaled_to_zero(
     Ok((owner, name))
 }
 
-/// Pods that controllers created meanwhile.
+/// The number of pods that controllers have created since then.
 async fn pods_made(scenario: &Scenario, since: asya_tests::audit::Mark) -> Result<usize> {
     let cluster = scenario.cluster();
     let ours = cluster.operator_user()?;
@@ -50,7 +50,7 @@ async fn pods_made(scenario: &Scenario, since: asya_tests::audit::Mark) -> Resul
     Ok(made.count())
 }
 
-/// SAFE-24, SO-5, SO-6: `KServe` updates its Deployment when nothing else scales it any more.
+/// SAFE-24, SO-5, SO-6: KServe updates its Deployment once nothing else scales it.
 #[tokio::test]
 async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off() {
     Scenario::run("off-iris", async |scenario| {

@@ -1,4 +1,4 @@
-//! Scalable kinds, each from zero to many pods and back.
+//! Scalable kinds, each scaled from zero to many pods and back.
 
 use asya_tests::Result;
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
@@ -70,7 +70,7 @@ async fn inference_set_follows_its_queue_from_none_to_many_and_back() {
     .await;
 }
 
-/// RES-14, ROLL-2 (f), BIND-5: there is no object that shows what its pods look like.
+/// RES-14, ROLL-2 (f), BIND-5: no object shows what its pods look like.
 #[tokio::test]
 async fn inference_set_at_zero_is_probed_with_a_restricted_pod() {
     Scenario::run("phis-at-zero", async |scenario| {

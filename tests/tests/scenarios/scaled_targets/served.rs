@@ -1,4 +1,4 @@
-//! A target that serves is not scaled down before its pods are known to receive messages.
+//! A serving target is not scaled down before its pods are known to receive messages.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::scaling::{SOON, of_keda};
 use crate::targets::systems::bind_as;
 
-/// Long enough to be measured by an audit log with a resolution of one second.
+/// Long enough to measure with an audit log that has a resolution of one second.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(20);
 pub(super) const SCALED_TO_ZERO: Duration = Duration::from_mins(3);
 /// KEDA and the operator would act several times within this time.
@@ -41,7 +41,7 @@ async fn asked(client: &RecordingClient, (kind, name): Scaled<'_>) -> Result<Opt
     Ok(live.and_then(|it| it["spec"]["replicas"].as_i64()))
 }
 
-/// Awaits `work` and checks meanwhile that the target never asks for fewer pods than before.
+/// Awaits `work`, and checks meanwhile that the target never requests fewer pods than before.
 pub(super) async fn serves_during<T>(
     client: &RecordingClient,
     scaled: Scaled<'_>,

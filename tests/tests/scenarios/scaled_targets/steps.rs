@@ -1,4 +1,4 @@
-//! The HPA scales between one and many pods by the behavior that the user configures.
+//! The HPA scales between one and many pods according to the behavior that the user configures.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn target_with_many_pods_loses_them_by_the_steps_that_the_user_asks_for_an
         }
         let pods: Vec<_> = seen.iter().map(|(_, pods)| *pods).collect();
         assert_eq!(pods, [4, 3, 2, 1], "one at a time");
-        // Skip the first step: it depends on when the first pod got the sidecar.
+        // Skip the first step, which depends on when the first pod got the sidecar.
         for step in seen.windows(2).skip(1) {
             let apart = step[1].0 - step[0].0;
             assert!(apart + LOOKS >= PERIOD, "{apart:?} between {pods:?}");

@@ -1,7 +1,7 @@
 //! Random sequences of calls.
 //!
-//! A call names what both servers answer differently, such as uids and versions, by its role: each side fills in its
-//! own.
+//! Where the two servers' values differ, such as uids and versions, a call refers to them by role: each side fills in
+//! its own.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, pick};
 
-/// Names of the objects. A sequence makes its calls on one kind.
+/// Names of the objects. All calls of a sequence are for one kind.
 pub const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// `"@uid:NAME"` in a body stands for the uid of the object with that name.
@@ -21,11 +21,11 @@ pub const UID_OF: &str = "@uid:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     Absent,
-    /// The one that the client has seen last.
+    /// The version that the client has read last.
     Seen,
-    /// One that the client has seen before.
+    /// An older version that the client has read.
     Stale,
-    /// One that no object has.
+    /// A version that no object has.
     Nonexistent,
 }
 
@@ -37,7 +37,7 @@ pub enum Uid {
     Wrong,
 }
 
-/// A step of a JSON patch. One that needs something that the client has not seen is left out.
+/// A step of a JSON patch; left out if it needs something that the client has not read.
 #[derive(Clone, Debug)]
 pub enum Step {
     TestUid(Uid),
@@ -47,28 +47,28 @@ pub enum Step {
     RemoveFinalizer,
     /// Tests the list of owners, and removes the first.
     RemoveOwner,
-    /// Gives the fields that this manager has updated to one that applies.
+    /// Transfers the fields that this manager has updated to a manager that applies.
     TakeOver(&'static str, &'static str),
-    /// As it is.
+    /// A fixed step.
     Plain(Value),
 }
 
-/// What is done.
+/// The operation of a call.
 #[derive(Clone, Debug)]
 pub enum Action {
     Get,
     Create(Value),
-    /// Replaces the object by what the client has seen, changed by a merge patch.
+    /// Replaces the object with what the client has read, changed by a merge patch.
     Update(Value, Version),
     Apply(Value, Version, Uid, bool),
     Merge(Value, Version),
     Json(Vec<Step>),
     Delete(Uid, Version, Option<&'static str>),
-    /// With this limit, or without.
+    /// Lists with this limit, or without a limit.
     List(Option<u8>),
-    /// Continues the list whose token was received last, also when that was done before.
+    /// Continues the list whose token was received last, even if it was continued before.
     Continue,
-    /// Watches from the n-th of the versions seen, counted from the end.
+    /// Watches from the nth version read, counted from the end.
     Watch(usize),
 }
 
@@ -110,7 +110,7 @@ const PROPAGATION: [Option<&str>; 5] = [
 ];
 const FINALIZERS: [&str; 2] = ["example.com/f", "example.com/g"];
 
-/// A sequence of calls on objects of a kind. Its last call watches from the first version.
+/// A sequence of calls on objects of a kind. The last call watches from the first version.
 pub fn sequence(kind: &Kind, random: &mut Rng, length: usize) -> Vec<Call> {
     let mut calls: Vec<Call> = (0..length).map(|_| call(kind, random)).collect();
     calls.push(Call {
@@ -125,7 +125,7 @@ pub fn sequence(kind: &Kind, random: &mut Rng, length: usize) -> Vec<Call> {
 }
 
 fn call(kind: &Kind, random: &mut Rng) -> Call {
-    // Most calls are about the first, so that they have something to do with each other.
+    // Most calls are for the first object, so that they affect each other.
     let name = if random.bool() {
         "a"
     } else {
@@ -139,7 +139,7 @@ fn call(kind: &Kind, random: &mut Rng) -> Call {
     );
     let can_be_status = match action {
         Action::Update(..) | Action::Apply(..) | Action::Merge(..) => true,
-        // In a status write, only custom resources ignore all of the metadata; of others the operator writes none.
+        // In a status write, only custom resources ignore all metadata; for other kinds the operator writes no status.
         Action::Json(_) => is_custom(kind.resource),
         _ => false,
     };
@@ -150,7 +150,7 @@ fn call(kind: &Kind, random: &mut Rng) -> Call {
         manager: has_manager
             .then(|| pick(random, &MANAGERS))
             .filter(|_| is_write),
-        // What is created is seen as a whole, since an update needs it.
+        // Created objects are read as a whole, because an update needs them.
         metadata_only: random.u8(..6) == 0
             && !matches!(action, Action::Create(_) | Action::Apply(..)),
         selectors: (pick(random, &LABELS), pick(random, &FIELDS)),
@@ -195,7 +195,7 @@ fn action(kind: &Kind, random: &mut Rng, status: bool) -> Action {
             } else {
                 object(kind, random)
             };
-            // Of other kinds the operator writes no status.
+            // For other kinds the operator writes no status.
             let uid = if status && !is_custom(kind.resource) {
                 Uid::Absent
             } else {
@@ -207,8 +207,8 @@ fn action(kind: &Kind, random: &mut Rng, status: bool) -> Action {
         26..31 => Action::Json((0..random.usize(1..3)).map(|_| step(random)).collect()),
         31..35 => {
             let propagation = pick(random, &PROPAGATION);
-            // The real server compares a version with none when it has removed its own finalizers. The operator names
-            // no versions here.
+            // The real server compares a version with none if it has removed its own finalizers. The operator sets no
+            // version here.
             let version = if propagation == Some("Background") {
                 Version::Absent
             } else {

@@ -1,7 +1,7 @@
-//! The kinds on which calls are made, and random contents of their objects.
+//! The kinds used in calls, and random contents of their objects.
 //!
 //! Left out, with the reason:
-//! - Pods: what kubelets and admission plugins make of them is simulated otherwise.
+//! - Pods: what kubelets and admission plugins do to them is simulated elsewhere.
 //! - `HorizontalPodAutoscaler`s: the controller only reads them, and defaulting rewrites half of their spec.
 //! - Events: nobody updates or applies them.
 //! - Namespaces and `CustomResourceDefinition`s: other scenarios would notice.
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 pub struct Kind {
     pub resource: &'static Resource,
     content: fn(&mut Rng, bool) -> Value,
-    /// A status, where the simulation serves one.
+    /// A status, if the simulation serves one.
     status: Option<fn(&mut Rng) -> Value>,
 }
 
 impl Kind {
-    /// Everything but metadata and status: of an object that can be created, or what a merge patch can change.
+    /// Everything except metadata and status: of an object that can be created, or that a merge patch can change.
     pub fn content(&self, random: &mut Rng, whole: bool) -> Value {
         without_empty((self.content)(random, whole))
     }
@@ -35,8 +35,8 @@ impl Kind {
     }
 }
 
-/// No empty lists and objects: whether the real server keeps those depends on how each field is declared, and the
-/// operator writes none but `emptyDir: {}`.
+/// Without empty lists and objects: whether the real server keeps them depends on the declaration of each field, and
+/// the operator writes none except `emptyDir: {}`.
 fn without_empty(mut value: Value) -> Value {
     if let Some(fields) = value.as_object_mut() {
         let old = std::mem::take(fields).into_iter();
@@ -206,7 +206,7 @@ fn replicas(random: &mut Rng) -> Value {
     some(random, [("replicas", replicas)])
 }
 
-/// The selector is the same for all, since it cannot change.
+/// The selector is always the same, because it is immutable.
 fn workload(random: &mut Rng, whole: bool) -> Value {
     let replicas = replicas(random);
     if !whole {
@@ -275,7 +275,7 @@ fn actor(random: &mut Rng, whole: bool) -> Value {
         return json!({"spec": optional});
     }
     let workload = with(json!({"template": template(random)}), replicas(random));
-    // No broker has this name, so nobody is asked about the actors' queues.
+    // No broker has this name, so no broker is asked about the actors' queues.
     let spec = json!({"transport": "none", "workload": workload});
     json!({"spec": with(spec, optional)})
 }

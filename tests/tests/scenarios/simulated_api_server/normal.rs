@@ -1,4 +1,4 @@
-//! Answers in a form in which those of both servers are equal, or else something is wrong.
+//! Normalizes responses, so that those of both servers are equal unless there is a bug.
 //!
 //! Not compared, with the reason:
 //! - 201 against 200: kube tells apart only success and failure.
@@ -38,10 +38,10 @@ const DEFAULTED: [&str; 17] = [
     "updateStrategy",
 ];
 
-/// Kinds whose objects the real server fills in. In an `AsyncActor` the same names are the user's.
+/// Kinds with fields that the real server fills in. In an `AsyncActor`, users set fields with these names.
 const WITH_DEFAULTS: [&str; 3] = ["deployments", "secrets", "statefulsets"];
 
-/// The names under which one server's uids and versions are compared: their numbers in the order in which they appear.
+/// Normalized names of a server's uids and versions: numbers in their order of appearance.
 #[derive(Default)]
 pub struct Names {
     uids: Vec<String>,
@@ -179,13 +179,13 @@ fn status(body: &Value) -> Value {
         json!([cause["reason"], cause["field"], message])
     };
     let mut causes: Vec<Value> = causes.map(cause).collect();
-    // The real server goes through the managers in no order.
+    // The real server lists the managers in random order.
     causes.sort_by_key(Value::to_string);
     causes.dedup();
     json!({"status": body["status"], "reason": body["reason"], "causes": causes, "uid": body["details"]["uid"]})
 }
 
-/// Whether the answer says that the spec is invalid. The simulated server does not validate any: what the operator
+/// Whether the response says that the spec is invalid. The simulated server does not validate specs: what the operator
 /// writes is valid, and what users write is tested against the CRD.
 pub fn refuses_spec(answer: &Value) -> bool {
     let causes = answer["body"]["causes"].as_array().into_iter().flatten();
@@ -200,7 +200,7 @@ fn without_time(message: &str) -> &str {
 fn strip_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // A condition's type is none.
+            // The type of a condition is not a default.
             let is_default = |name: &str| DEFAULTED.contains(&name) && name != "type";
             fields.retain(|name, _| !is_default(name));
             fields.values_mut().for_each(strip_defaults);
@@ -221,7 +221,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Where two values differ, with both.
+/// Where two values differ, with both values.
 pub fn differences(simulated: &Value, real: &Value, path: &str, found: &mut Vec<String>) {
     match (simulated, real) {
         (Value::Object(left), Value::Object(right)) => {

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// A request with its body.
 pub type HttpRequest = http::Request<Vec<u8>>;
 
-/// A status code and a body; of a watch, `{"events": […]}`.
+/// A status code and a body; for a watch, `{"events": […]}`.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub code: u16,
@@ -37,7 +37,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// A simulated server with these objects of the kind.
+    /// A simulated server that has these objects of the kind.
     pub fn simulated(kind: &Kind, namespace: &str, names: &[String]) -> Self {
         let mut server = ApiServer::default();
         server.store.install_crd(kind.resource);
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// The events of a watch until one about the object with this name.
+    /// The events of a watch, up to one about the object with this name.
     pub async fn events(&mut self, request: HttpRequest, end: &str) -> Result<(u16, Vec<Value>)> {
         let mut events = Vec::new();
         match self {

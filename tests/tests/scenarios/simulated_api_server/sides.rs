@@ -1,4 +1,4 @@
-//! The two servers. Each receives the same calls, filled in with what it has answered before.
+//! The two servers. Each receives the same calls, completed with its own earlier responses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,19 +18,19 @@ pub const USER: &str = "scenario";
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What no object has.
+/// A uid that no object has.
 const NO_UID: &str = "00000000-1111-2222-3333-444444444444";
 
-/// A server, and what a client has seen of it.
+/// A server, and what a client has read from it.
 pub struct Side {
     pub server: Server,
     kind: &'static Kind,
     namespace: String,
-    /// Objects by name, in the order in which they were seen.
+    /// Versions of each object by name, in the order in which they were read.
     seen: BTreeMap<String, Vec<Value>>,
-    /// Versions of lists and objects, in the order in which they were seen.
+    /// Versions of lists and objects, in the order in which they were read.
     versions: Vec<String>,
-    /// The query of the last list, with the token that continues it.
+    /// The query of the last list, with its continue token.
     token: Option<Vec<(&'static str, String)>>,
     watches: u32,
 }
@@ -48,7 +48,7 @@ impl Side {
         }
     }
 
-    /// Makes a call.
+    /// Sends a call.
     pub async fn call(&mut self, call: &Call) -> Result<Answer> {
         let request = self.request(call);
         let answer = if matches!(call.action, Action::Watch(_)) {
@@ -340,7 +340,7 @@ impl Side {
             Step::AddFinalizer(finalizer) => {
                 let path = "/metadata/finalizers";
                 let mut present = metadata["finalizers"].as_array().into_iter().flatten();
-                // Nobody adds one twice.
+                // Finalizers are not added twice.
                 if present.any(|it| it == finalizer) {
                     return Vec::new();
                 }
@@ -374,7 +374,7 @@ impl Side {
         }
     }
 
-    /// Watches until an object that is created for that purpose appears.
+    /// Watches until an object created for this purpose appears.
     async fn watch(&mut self, call: &Call, request: HttpRequest) -> Result<Answer> {
         self.watches += 1;
         let name = format!("end-{}", self.watches);
@@ -403,7 +403,7 @@ impl Side {
         })
     }
 
-    /// Removes what a sequence has left.
+    /// Removes what a sequence has left behind.
     pub async fn clean(&mut self) -> Result<()> {
         for name in NAMES {
             let none = json!({"metadata": {"finalizers": null}});
@@ -416,7 +416,7 @@ impl Side {
                 &none,
             );
             let delete = self.http(Method::DELETE, &place, &[], (false, ""), &Value::Null);
-            // One that is being deleted goes with its finalizers.
+            // An object that is being deleted is removed with its finalizers.
             if self.server.send(release).await?.code == 200 {
                 self.server.send(delete).await?;
             }
@@ -424,9 +424,9 @@ impl Side {
         Ok(())
     }
 
-    /// Lists the objects that were there before.
+    /// Lists the objects that existed before.
     pub async fn names(&mut self) -> Result<Vec<String>> {
-        // At the first request for a kind, the real server may still have to read its objects.
+        // On the first request for a kind, the real server may still have to load its objects.
         for _ in 0..ATTEMPTS {
             let list = self.http(Method::GET, &[], &[], (true, ""), &Value::Null);
             let list = self.server.send(list).await?;
@@ -468,7 +468,7 @@ fn list_query(call: &Call) -> Vec<(&'static str, String)> {
     selectors(call).into_iter().chain(limit).collect()
 }
 
-/// Labels that the selector selects.
+/// Labels that match the selector.
 fn labels_for(selector: Option<&str>) -> Value {
     match selector {
         None | Some("team!=one") => json!({}),

@@ -94,7 +94,7 @@ async fn restart_and_scale_down_of_a_stateful_set_are_distinguished() {
             .await?;
         eventually("it runs again", SOON, async || {
             let states = case.recorder.states(mark, &name);
-            // A status that was on its way may still say Running.
+            // A status in flight may still say Running.
             let begun = states.iter().position(|it| *it == "Updating");
             check(
                 states[begun.unwrap_or_default()..] == ["Updating", "Running"],
@@ -211,8 +211,7 @@ async fn terminating_is_reported_and_does_not_wait_for_other_finalizers() {
         let left = scenario.api::<Deployment>().get_opt(&name).await?;
         assert!(left.is_none(), "the Deployment is still there");
 
-        // The finalizer is not added back: for an object that is being deleted the API server would refuse that
-        // forever.
+        // The finalizer is not added back: the API server would always reject that for an object that is being deleted.
         let label = Patch::Merge(json!({"metadata": {"annotations": {"asya.sh/paused": "false"}}}));
         actors.patch(&name, &PatchParams::default(), &label).await?;
         let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));

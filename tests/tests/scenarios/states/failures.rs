@@ -1,4 +1,4 @@
-//! Failures that keep an actor's pods from working.
+//! Failures of an actor's pods.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::{Case, Reported, SOON, actor, kubelet, workload};
 /// The default of `controller.unreadyDeadline`.
 const UNREADY: SignedDuration = SignedDuration::from_mins(5);
 
-/// An actor with two containers and possibly a third, one of which is waiting for this reason.
+/// An actor with two containers and possibly a third, one of which is waiting with this reason.
 async fn container_waits(
     case: &Case<'_>,
     reported: Reported,
@@ -134,7 +134,7 @@ async fn pending_resources_is_reported_for_nodes_and_quotas() {
         let message = case.recorder.message(&name, "WorkloadReady")?;
         assert!(message.contains("exceeded quota: none"), "{message}");
         quotas.delete("none", &DeleteParams::default()).await?;
-        // A change of the StatefulSet makes its controller retry at once.
+        // A change to the StatefulSet makes its controller retry at once.
         let again = Patch::Merge(json!({"metadata": {"labels": {"example.com/look": "again"}}}));
         let sets = case.scenario.api::<StatefulSet>();
         sets.patch(&name, &PatchParams::default(), &again).await?;
@@ -189,7 +189,7 @@ async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
     .await;
 }
 
-/// Waits for a point in time, as the cause of a status.
+/// Waits for a point in time that causes a status.
 async fn until(time: Timestamp) -> Result<()> {
     let left = Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default();
     tokio::time::sleep_until((Instant::now() + left).into()).await;

@@ -56,7 +56,7 @@ pub(super) fn ready(pod: &Pod) -> Value {
     )
 }
 
-/// Both containers run, but the pod has not been Ready since then.
+/// Both containers run, but the pod has been unready since this time.
 pub(super) fn unready_since(pod: &Pod, since: Timestamp) -> Value {
     let running = |_: &str| json!({"running": {"startedAt": since}});
     status(
@@ -67,7 +67,7 @@ pub(super) fn unready_since(pod: &Pod, since: Timestamp) -> Value {
     )
 }
 
-/// Volumes are mounted; one container waits for this reason, and the others wait with it.
+/// Volumes are mounted; one container waits with this reason, and the others wait with it.
 pub(super) fn waiting(pod: &Pod, container: &str, reason: &str) -> Value {
     let state = |name: &str| {
         let reason = if name == container {
@@ -85,7 +85,7 @@ pub(super) fn waiting(pod: &Pod, container: &str, reason: &str) -> Value {
     )
 }
 
-/// The kubelet has started on the pod; volumes come first.
+/// The kubelet has started to set up the pod, beginning with volumes.
 pub(super) fn creating(pod: &Pod) -> Value {
     let state = |_: &str| json!({"waiting": {"reason": "ContainerCreating"}});
     status(
@@ -123,7 +123,7 @@ fn conditions(mounted: bool, ready: Option<bool>, since: Timestamp) -> Value {
     all.into()
 }
 
-/// Creates an Event which reports that a volume of a pod cannot be mounted.
+/// Creates an Event that reports a volume of a pod that cannot be mounted.
 pub(super) async fn report_event(
     scenario: &Scenario,
     pod: &Pod,

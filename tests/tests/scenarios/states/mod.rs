@@ -1,7 +1,7 @@
 //! STATUS reports each of its 17 values, with the reason, within two seconds of the cause (STA-4 to STA-6).
 //!
-//! A cause is a write, and it is timed from the API server's response. The scenario writes what a kubelet would report
-//! of a pod that cannot run; the cluster itself writes everything else.
+//! A cause is a write, timed from the API server's response. The scenario writes what a kubelet would report about a
+//! pod that cannot run; the cluster itself writes everything else.
 
 mod changes;
 mod failures;
@@ -37,7 +37,7 @@ struct Reported {
     reason: &'static str,
 }
 
-/// `state` with this reason of `WorkloadReady`.
+/// `state`, with this reason of `WorkloadReady`.
 fn workload(state: &'static str, reason: &'static str) -> Reported {
     Reported {
         state,
@@ -115,7 +115,7 @@ impl Case<'_> {
             .map(drop)
     }
 
-    /// Applies an actor; done when the API server has responded.
+    /// Applies an actor; returns when the API server has responded.
     async fn apply(&self, actor: &Value) -> Result<()> {
         let name = actor["metadata"]["name"].as_str().unwrap_or_default();
         let params = PatchParams::apply("scenario").force();
@@ -125,7 +125,7 @@ impl Case<'_> {
     }
 }
 
-/// An actor with this many pods, which all behave as `mode` says.
+/// An actor with this many pods, all with this `mode`.
 fn actor(name: &str, mode: &str, replicas: i32) -> Value {
     let mut actor = minimal_actor(name);
     let workload = &mut actor["spec"]["workload"];

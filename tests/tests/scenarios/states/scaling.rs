@@ -1,4 +1,4 @@
-//! States caused by scaling with KEDA, on dedicated clusters: on one of them KEDA is installed while it runs.
+//! States caused by scaling with KEDA, on dedicated clusters; on one of them KEDA is installed while the scenario runs.
 
 use asya_tests::cluster::Options;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -15,7 +15,7 @@ fn scaled(name: &str) -> Value {
     actor
 }
 
-/// `state` with this reason of `ScalingReady`.
+/// `state`, with this reason of `ScalingReady`.
 fn scaling(state: &'static str, reason: &'static str) -> Reported {
     Reported {
         state,

@@ -54,7 +54,7 @@ impl StatusRecorder {
         self.with(Vec::len)
     }
 
-    /// When an actor's status was first observed to be this, after a mark.
+    /// When an actor first had this status, after a mark.
     pub(super) async fn first(
         &self,
         mark: usize,

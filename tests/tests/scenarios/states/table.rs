@@ -1,4 +1,4 @@
-//! How long each state took, as one table at the end.
+//! The latency of each state, printed as one table at the end.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ pub(super) fn enter(reported: Reported, why: &'static str, latency: Duration) {
     );
 }
 
-/// Marks the end of a state's scenario, whatever its result: the last one prints the table.
+/// Marks the end of a state's scenario, regardless of its result; the last one prints the table.
 pub(super) struct Ended(&'static str);
 
 impl Ended {
@@ -71,7 +71,7 @@ impl Drop for Ended {
         let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
         table.ended.push(self.0);
         if STATES.iter().all(|state| table.ended.contains(state)) {
-            // Written directly, since the test harness captures `eprintln!`.
+            // Written directly, because the test harness captures `eprintln!`.
             let _ = std::io::stderr().write_all(table.text().as_bytes());
         }
     }

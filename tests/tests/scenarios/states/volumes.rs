@@ -1,4 +1,4 @@
-//! Pods whose volumes cannot be mounted, which the kubelet reports by Events only.
+//! Pods whose volumes cannot be mounted, which the kubelet reports only in Events.
 
 use asya_tests::Result;
 use serde_json::json;
@@ -11,7 +11,7 @@ const CREATING: Reported = Reported {
     reason: "Progressing",
 };
 
-/// An actor whose only pod has a volume that cannot be mounted, as the kubelet's Event reports; later it runs.
+/// Runs an actor whose only pod has a volume that cannot be mounted, as the kubelet's Event reports; later it runs.
 async fn cannot_mount(
     case: &Case<'_>,
     name: &str,

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model};
 
-/// Allows for all targets at once.
+/// Allows for all targets together.
 const SOON: Duration = Duration::from_mins(2);
 /// Kinds of the systems that actors bind to.
 const SYSTEMS: [Kind; 12] = [
@@ -84,7 +84,7 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
     ]
 }
 
-/// Uid and spec of every object; of pods only the uid.
+/// Uid and spec of every object, but only the uid of pods.
 async fn shown(client: &RecordingClient) -> Result<BTreeMap<String, Value>> {
     let mut shown = BTreeMap::new();
     let more = [Kind::DEPLOYMENT, Kind::STATEFUL_SET, Kind::HPA, Kind::POD];
@@ -129,7 +129,7 @@ async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
         actor["spec"]["workloadRef"] = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind, "name": target,
         });
-        // With `OnRestart` pods are not replaced by us, so any change of them shows.
+        // With `OnRestart`, we do not replace pods, so any change to them shows.
         actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
         actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
         pods.insert(scenario.name(target), *count);

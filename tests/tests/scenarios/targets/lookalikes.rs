@@ -1,4 +1,4 @@
-//! Ray clusters that look like those of a bound service, but are not.
+//! Ray clusters that resemble those of a bound service, but are not.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,8 +52,8 @@ async fn has_workers(
     .await
 }
 
-/// A user's `RayCluster` with the service's prefix, one with the five-character suffix that `KubeRay` adds, and a
-/// `RayJob` with the service's name.
+/// A user's `RayCluster` with the service's prefix, one with a five-character suffix like KubeRay's, and a `RayJob`
+/// with the service's name.
 async fn create_lookalikes(client: &RecordingClient) -> Result<()> {
     for (kind, made) in [
         (RAY_CLUSTER, ray_cluster("llm-train", 3)),

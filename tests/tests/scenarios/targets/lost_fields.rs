@@ -1,4 +1,4 @@
-//! API versions whose schema would lose fields of a target with a change of ours.
+//! API versions in which a change of ours would remove fields of a target.
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
@@ -16,7 +16,7 @@ use crate::admission::Stage;
 use crate::binding::{condition, status_is};
 use crate::own_cluster;
 
-/// A newer version with the same names.
+/// A newer version of the same kind.
 const NEWER: Kind = Kind::new(
     LLM_INFERENCE_SERVICE.group,
     "v1alpha3",
@@ -25,7 +25,7 @@ const NEWER: Kind = Kind::new(
 );
 
 /// Adds a version in which `spec` is atomic, as in KServe's v1alpha1: a server-side apply of one annotation replaces
-/// all of it, without a conflict with managers that wrote another version.
+/// the whole spec, without a conflict with managers that wrote in another version.
 async fn add_version(scenario: &Scenario, is_stored: bool) -> Result<()> {
     crds::install(scenario.cluster(), &[LLM_INFERENCE_SERVICE]).await?;
     let name = format!("{}.{}", NEWER.plural, NEWER.group);
@@ -65,7 +65,7 @@ fn service() -> Value {
     service
 }
 
-/// Binds a service, and returns its spec as the API server serves it to its owner, once status satisfies `until`.
+/// Binds a service; returns its spec as the API server serves it to its owner, once status satisfies `until`.
 async fn bound(
     name: &str,
     is_stored: bool,

@@ -1,4 +1,4 @@
-//! Our objects that pods still mount after their actor is deleted.
+//! Objects of ours that pods still mount after their actor is deleted.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds up a rollout or the end of a binding, and what resolves that.
+//! What blocks a rollout or the end of a binding, and what unblocks it.
 
 use std::time::Duration;
 
@@ -28,13 +28,13 @@ async fn create(scenario: &Scenario, replicas: i32, extra: &Value) -> Result<Dep
         .await?)
 }
 
-/// Two pods, one of which a rollout removes before its replacement is ready.
+/// Creates two pods, one of which a rollout removes before its replacement is ready.
 async fn create_pair(scenario: &Scenario) -> Result<Deployment> {
     let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
     create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await
 }
 
-/// A budget that keeps both pods.
+/// Creates a budget that keeps both pods.
 async fn create_budget(scenario: &Scenario) -> Result<Api<PodDisruptionBudget>> {
     let budgets = scenario.api::<PodDisruptionBudget>();
     let budget = serde_json::from_value(json!({
@@ -66,7 +66,7 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
         let before = deployments.get("web").await?;
         let budgets = create_budget(scenario).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
-        // Waiting for the rollouts of other scenarios has the same reason.
+        // Waiting for rollouts of other scenarios has the same reason.
         let blocker = "PodDisruptionBudget keep allows no disruption";
         let waits = |status: &Value| {
             condition(status, "Injected") == ("False", "RolloutWaiting")

@@ -36,13 +36,13 @@ fn target() -> Result<StatefulSet> {
     Ok(serde_json::from_value(target)?)
 }
 
-/// Pods and whether they serve, and the least number that ever served.
+/// The pods and whether they serve, and the lowest number that ever served.
 struct Serving {
     pods: BTreeMap<String, bool>,
     least: usize,
 }
 
-/// Follows the target's pods by a watch, so that no moment is missed.
+/// Follows the target's pods with a watch, so that no change is missed.
 struct Follower {
     serving: Arc<Mutex<Serving>>,
     task: JoinHandle<kube::Result<()>>,
@@ -106,7 +106,7 @@ impl Follower {
     }
 }
 
-/// Waits until this many pods have the sidecar, and this many of these are ready.
+/// Waits until this many pods have the sidecar, and this many of them are ready.
 async fn replaced(held: &HeldTarget<'_>, sidecars: usize, ready: usize) -> Result<()> {
     let what = format!("{sidecars} pods are replaced, {ready} of them ready");
     eventually(what, WAIT, async || {
@@ -128,7 +128,7 @@ async fn requests(scenario: &Scenario, mark: Mark, what: (&str, bool)) -> Result
     Ok(all)
 }
 
-/// Waits until the rollout is stalled and says why, and has been tried again meanwhile.
+/// Waits until the rollout is stalled and says why, and has been retried meanwhile.
 async fn stops(scenario: &Scenario, name: &str, mark: Mark) -> Result<()> {
     let waits = |status: &Value| {
         condition(status, "Injected") == ("False", "ProbeFailed") && status["pods"]["injected"] == 2
@@ -148,7 +148,7 @@ async fn stops(scenario: &Scenario, name: &str, mark: Mark) -> Result<()> {
     Ok(())
 }
 
-/// SAFE-5, SAFE-11, ROLL-2 (i): a stopped webhook stops the rollout, and the rollout continues with it.
+/// SAFE-5, SAFE-11, ROLL-2 (i): a stopped webhook stops the rollout, which continues once the webhook is back.
 #[tokio::test]
 async fn outage_of_the_webhook_stops_a_rollout_after_two_of_four_pods() {
     let _turn = own_cluster().await;

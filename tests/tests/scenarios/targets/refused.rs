@@ -1,4 +1,4 @@
-//! Namespaces that refuse pods with the sidecar: an optional binding leaves the target as it would be without us.
+//! Namespaces that reject pods with the sidecar: with an optional binding the target is as it would be without us.
 
 mod control;
 
@@ -24,7 +24,7 @@ use crate::binding::{bound_actor, condition, model, status_is};
 /// Allows for a shared machine.
 const SOON: Duration = Duration::from_mins(2);
 const ROUNDS: usize = 6;
-/// Another number of rounds than [`ROUNDS`].
+/// Overrides the number of rounds, [`ROUNDS`].
 const ROUNDS_VARIABLE: &str = "ASYA_ROUNDS";
 const MODEL: [&str; 1] = ["model"];
 
@@ -43,7 +43,7 @@ async fn is_refused(scenario: &Scenario, name: &str) -> Result<Value> {
     Ok(status)
 }
 
-/// Errors of the target's controller when creating pods.
+/// Errors of the target's controller when it creates pods.
 async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
     let list = ListParams::default().fields("reason=FailedCreate");
     let events = scenario.api::<Event>().list(&list).await?;
@@ -52,14 +52,14 @@ async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
         name.is_some_and(|name| name.starts_with("web-"))
     });
     let messages = about.filter_map(|event| event.message);
-    // Two pods at once: the API server answers 409 to one that counts against a changed quota, and the controller of
-    // the ReplicaSet tries again. Nobody refused that pod.
+    // Two pods at once: the API server answers 409 to one that counts against a changed quota, and the ReplicaSet's
+    // controller retries. Nobody rejected that pod.
     Ok(messages
         .filter(|message| !message.contains("Operation cannot be fulfilled on resourcequotas"))
         .collect())
 }
 
-/// The pod as its `ReplicaSet` would create it once more.
+/// The pod as its `ReplicaSet` would create it again.
 fn as_new(mut pod: Pod) -> Pod {
     pod.metadata = ObjectMeta {
         generate_name: Some("again-".to_owned()),
@@ -74,7 +74,7 @@ fn as_new(mut pod: Pod) -> Pod {
     pod
 }
 
-/// With `required: true` a replacement is refused, and the error message names us.
+/// With `required: true` a replacement is rejected, and the error message names us.
 async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) -> Result<()> {
     let required = json!({"spec": {"binding": {"required": true}}});
     let patch = serde_json::to_string(&required)?;
@@ -91,7 +91,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     let pod = pair.pods("web").await?.into_iter().next();
     let pod = pod.unwrap_or_default();
     let pods = scenario.api::<Pod>();
-    // The status may reach the webhook later than this test: a pod deleted before would be replaced.
+    // The status may reach the webhook later than this test: a pod deleted too early would be replaced.
     let again = as_new(pods.get(&pod).await?);
     let params = PostParams {
         dry_run: true,
@@ -118,7 +118,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     .await
 }
 
-/// Creates a quota, and waits until its controller has counted: admission refuses every pod until then.
+/// Creates a quota, and waits until it has been counted: until then, admission rejects every pod.
 async fn is_in_force(scenario: &Scenario, quota: &ResourceQuota) -> Result<()> {
     let quotas = scenario.api::<ResourceQuota>();
     let made = quotas.create(&PostParams::default(), quota).await?;
@@ -135,8 +135,8 @@ async fn is_in_force(scenario: &Scenario, quota: &ResourceQuota) -> Result<()> {
 async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     Scenario::run("refused-quota", async |scenario| {
         let name = scenario.name("quota");
-        // Far more than three pods for each Deployment and twice as many during rollouts: terminating pods still count,
-        // and ended ones until the quota's controller counts again.
+        // Far more than three pods per Deployment and twice as many during rollouts: terminating pods still count, and
+        // finished ones until the quota's controller counts again.
         let quota: ResourceQuota = serde_json::from_value(json!({
             "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "12Gi"}},
         }))?;
@@ -145,7 +145,7 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
         pair.create_both(&json!({"limits": {"memory": "256Mi"}}))
             .await?;
         let mut actor = bound_actor(&name, "web");
-        // Exceeds the whole quota, so no state of the target leaves room for it.
+        // Exceeds the whole quota, so there is never room for it, whatever the state of the target.
         actor["spec"]["sidecar"] =
             json!({"resources": {"limits": {"memory": "16Gi"}, "requests": {"memory": "32Mi"}}});
         nothing_gets_worse(scenario, &name, &actor).await?;
@@ -155,7 +155,7 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     .await;
 }
 
-/// A namespace where only the sidecar is too much, through everything that a target goes through.
+/// Puts a target in a namespace that rejects only the sidecar through everything that can happen to a target.
 async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> Result<()> {
     scenario.apply(actor).await?;
     is_refused(scenario, name).await?;
@@ -175,7 +175,7 @@ async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> R
     let created = writes
         .iter()
         .filter(|it| (&*it.verb, &*it.resource, &*it.subresource) == ("create", "pods", ""));
-    // 409: the quota changed meanwhile, and the controller tries again.
+    // 409: the quota changed meanwhile, and the controller retries.
     let (refused, tried): (Vec<_>, Vec<&Write>) = created.partition(|it| it.code == 403);
     assert_eq!(refused, Vec::<&Write>::new());
     let admitted = tried.iter().filter(|it| it.code == 201).count();
@@ -228,7 +228,7 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
         nothing_gets_worse(scenario, &name, &bound_actor(&name, "web")).await?;
         required_pods_are_refused_in_our_name(scenario, &name).await?;
 
-        // The target itself is not refused: with sufficient requests for the sidecar it is injected.
+        // The target itself is not rejected: with sufficient requests for the sidecar it is injected.
         let enough = json!({"requests": {"memory": "64Mi"}});
         let patch =
             json!({"spec": {"sidecar": {"resources": enough}, "runtime": {"resources": enough}}});
@@ -245,7 +245,7 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
     .await;
 }
 
-/// A policy that refuses images without a fixed tag in the scenario's namespace.
+/// A policy that rejects images without a fixed tag in the scenario's namespace.
 struct NoLatest<'a> {
     scenario: &'a Scenario,
 }
@@ -282,7 +282,7 @@ impl NoLatest<'_> {
         let new = PostParams::default();
         Api::all(client.clone()).create(&new, &policy).await?;
         Api::all(client).create(&new, &binding).await?;
-        // A policy takes effect a moment later.
+        // A policy takes effect with a short delay.
         let mut bad = serde_json::to_value(model("bad", 0)?)?["spec"]["template"].take();
         bad["metadata"]["name"] = json!("bad");
         bad["spec"]["containers"][0]["image"] = json!("model:latest");
@@ -354,7 +354,7 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
         pair.exercise(6).await?;
 
         policy.remove().await?;
-        // Any change of the namespace triggers another dry run, so there is no need to wait for the periodic one.
+        // Any change to the namespace triggers another dry run, so there is no need to wait for the periodic one.
         let labels = Patch::Merge(json!({"metadata": {"labels": {"policy": "none"}}}));
         let namespaces = Api::<Namespace>::all(scenario.client());
         let namespace = scenario.namespace();

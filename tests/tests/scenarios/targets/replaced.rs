@@ -1,4 +1,4 @@
-//! Pods of third-party kinds that are replaced: by eviction, or by a change that makes their owner roll them.
+//! Replaced pods of third-party kinds: by eviction, or by a change that makes their owner roll them.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn all_injected(status: &Value) -> bool {
     condition(status, "Injected") == ("True", "AllPodsInjected") && status["rollout"].is_null()
 }
 
-/// Pods that are not being deleted and have, or lack, the sidecar.
+/// Pods with or without the sidecar that are not being deleted.
 pub(super) async fn with_sidecar(client: &RecordingClient, wanted: bool) -> Result<Vec<String>> {
     let pods = client.list(Kind::POD).await?;
     let has = |pod: &Value| {
@@ -37,7 +37,7 @@ pub(super) async fn with_sidecar(client: &RecordingClient, wanted: bool) -> Resu
         .collect())
 }
 
-/// Writes in the scenario's namespace, each with whether it is the operator's.
+/// Writes in the scenario's namespace, each with whether the operator made it.
 pub(super) async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool, Write)>> {
     let cluster = scenario.cluster();
     let user = cluster.operator_user()?;
@@ -120,7 +120,7 @@ async fn llm_inference_service_loses_the_sidecar_by_a_changed_annotation() {
         let left = live().await?.unwrap_or_default();
         assert!(!left["spec"].to_string().contains("asya.sh"), "{left}");
         assert_eq!(left["spec"]["template"], bound["spec"]["template"]);
-        // The values that the owner passed on to the template.
+        // The values that the owner has propagated to the template.
         let told = owner.writes().into_iter().filter_map(|write| {
             let annotations = write.body.pointer("/spec/template/metadata/annotations")?;
             Some(annotations["asya.sh/roll"].clone())
@@ -228,7 +228,8 @@ async fn autoscaler_class_of_a_user_is_kept() {
     .await;
 }
 
-/// SO-5, SAFE-14: KServe rolls its Deployment for the autoscaler class, with strategy Recreate all pods at once.
+/// SO-5, SAFE-14: KServe rolls its Deployment when the autoscaler class changes, with strategy Recreate all pods at
+/// once.
 #[tokio::test]
 async fn kserve_autoscaler_is_left_alone_while_disabling_it_would_stop_all_pods() {
     Scenario::run("recreated-iris", async |scenario| {
@@ -242,7 +243,7 @@ async fn kserve_autoscaler_is_left_alone_while_disabling_it_would_stop_all_pods(
             let live = client.get(INFERENCE_SERVICE, "iris").await?;
             Ok(live.unwrap_or_default()["metadata"]["annotations"][AUTOSCALER_CLASS].clone())
         };
-        // The replacement of its pods, which comes before, has the same reason.
+        // The preceding replacement of its pods has the same reason.
         let blocker =
             "Deployment/iris-predictor: its strategy Recreate would stop all of its pods at once";
         status_is(

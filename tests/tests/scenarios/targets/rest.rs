@@ -19,14 +19,14 @@ use crate::own_cluster;
 use crate::steady::{RECONCILES, Writes};
 
 const SOON: Duration = Duration::from_mins(2);
-/// Bindings in each state.
+/// Number of bindings in each state.
 const EACH: usize = 5;
 
 /// A state of a binding, and the condition that identifies it.
 struct State {
     name: &'static str,
     reported: (&'static str, &'static str),
-    /// A condition that becomes true later.
+    /// A condition that becomes true last.
     reported_last: Option<(&'static str, &'static str)>,
     /// Replicas of the target; `None` if there is no target.
     replicas: Option<i32>,
@@ -91,7 +91,7 @@ async fn all_have_pods(scenario: &Scenario) -> Result<()> {
     .await
 }
 
-/// Creates the targets and actors of a state, and returns the actors' names.
+/// Creates the targets and actors for a state; returns the actors' names.
 async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
     let deployments = scenario.api::<Deployment>();
     let (mut actors, mut names) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ async fn all_reported(
     .await
 }
 
-/// Adds second actors of bound targets, and bound actors whose deletion is blocked.
+/// Adds second actors for bound targets, and bound actors whose deletion is blocked.
 async fn set_by_others(scenario: &Scenario) -> Result<()> {
     older_than_the_next(scenario, &scenario.name("rolled-0")).await?;
     let of = |n: usize| (scenario.name(&format!("second-{n}")), format!("rolled-{n}"));
@@ -226,7 +226,7 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
     .await;
 }
 
-/// Waits for at least this many reconciles, and returns their number.
+/// Waits for at least this many reconciles; returns their number.
 async fn reconciles(instance: &Instance, at_least: f64) -> Result<f64> {
     eventually(format_args!("{at_least} reconciles"), SOON, async || {
         let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
@@ -236,11 +236,11 @@ async fn reconciles(instance: &Instance, at_least: f64) -> Result<f64> {
     .await
 }
 
-/// An operator at rest, with one binding.
+/// Starts an operator with one binding, and waits until it is at rest.
 async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, Webhook, f64)> {
     let operator = Operator::install(cluster, unvalidated()).await?;
     let instance = operator.start("operator").await?;
-    // Without a webhook the dry run of a pod would be retried over and over.
+    // Without a webhook, the dry run of a pod would be retried continuously.
     let webhook = Webhook::start(&operator).await?;
     let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
     let new = PostParams::default();
@@ -275,7 +275,7 @@ async fn label(scenario: &Scenario, name: &str, round: usize) -> Result<()> {
 /// BIND-60
 #[tokio::test]
 async fn updates_of_unbound_workloads_cause_no_reconcile() {
-    // A unit test makes the requirement's 20,000 updates. Here, the API server's watches are real.
+    // A unit test covers the requirement's 20,000 updates. Here, the API server's watches are real.
     const UNBOUND: usize = 100;
     const UPDATES: usize = 5;
     let _turn = own_cluster().await;

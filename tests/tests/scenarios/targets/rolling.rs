@@ -1,4 +1,4 @@
-//! Pods that ran before a binding, and what is left afterwards.
+//! Pods that ran before a binding, and what remains afterwards.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::binding::{bound_actor, condition, model, status_is};
 const PODS: usize = 5;
 /// All pods are replaced one by one.
 const ROLLED: Duration = Duration::from_mins(2);
-/// How soon status must follow (BIND-7).
+/// Time limit for status updates (BIND-7).
 const REPORTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The container names of each of the model's pods that is not being deleted.
+/// The container names of each of the model's pods, except those being deleted.
 pub(super) async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<Vec<String>>> {
     let selector = ListParams::default().labels(&format!("app={app}"));
     let pods = scenario.api::<Pod>().list(&selector).await?;
@@ -47,7 +47,7 @@ async fn pods_have(scenario: &Scenario, app: &str, names: &[&str]) -> Result<()>
     .await
 }
 
-/// What a user would see change.
+/// The fields whose change a user would notice.
 fn shown(deployment: &Deployment) -> Value {
     let spec = serde_json::to_value(&deployment.spec).unwrap();
     let metadata = &deployment.metadata;

@@ -52,7 +52,7 @@ async fn target_keeps_its_pods_while_its_namespace_lacks_the_brokers_secret() {
         secret.metadata.resource_version = None;
         secret.metadata.uid = None;
         secrets.create(&PostParams::default(), &secret).await?;
-        // Nothing announces a new Secret; any change of the actor does.
+        // A new Secret triggers no reconcile, but any change to the actor does.
         let touched = json!({"spec": {"timeout": {"progress": 601}}});
         let params = PatchParams::default();
         scenario

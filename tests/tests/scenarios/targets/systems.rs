@@ -1,4 +1,4 @@
-//! Targets of KAITO, KServe and KubeRay: real CRDs, with simulated controllers.
+//! Targets of KAITO, KServe and KubeRay: real CRDs with simulated controllers.
 
 use asya_tests::Result;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::SOON;
 use crate::binding::{bound_actor, condition, status_is};
 
-/// Creates a target, lets its owner reconcile it, and binds it by another version of its kind.
+/// Creates a target, lets its owner reconcile it, and binds it through another version of its kind.
 pub(super) async fn bind(
     scenario: &Scenario,
     reconciler: impl Reconciler,
@@ -20,7 +20,7 @@ pub(super) async fn bind(
     bind_as(scenario, reconciler, made, &json!({})).await
 }
 
-/// The same, with additional fields in the actor's spec.
+/// Like [`bind`], with additional fields in the actor's spec.
 pub(crate) async fn bind_as(
     scenario: &Scenario,
     reconciler: impl Reconciler,

@@ -39,7 +39,7 @@ async fn bind_held(scenario: &Scenario, app: &str, held: &HeldTarget<'_>) -> Res
     Ok(name)
 }
 
-/// Waits until each pod has the sidecar, or none has.
+/// Waits until every pod has the sidecar, or none has.
 async fn pods_have_sidecar(held: &HeldTarget<'_>, expected: bool) -> Result<()> {
     eventually(format_args!("sidecar: {expected}"), WAIT, async || {
         let pods = held.pods().await?;

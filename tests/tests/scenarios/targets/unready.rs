@@ -1,4 +1,4 @@
-//! Targets whose replacements never become ready lose one pod at most.
+//! Targets whose replacements never become ready lose at most one pod.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::binding::{bound_actor, condition, model, status_is};
 const WAIT: Duration = Duration::from_mins(3);
 /// `timeout.progress` of the actors, instead of 10 minutes.
 const PROGRESS: Duration = Duration::from_secs(20);
-/// Twice the progress timeout, like 20 minutes to the default of 10.
+/// Twice the progress timeout, as 20 minutes are twice the default.
 const WATCHED: Duration = Duration::from_secs(40);
 const PODS: usize = 3;
 
@@ -70,7 +70,7 @@ impl<'a> HeldTarget<'a> {
         self.scenario.kubectl(&label).await.map(drop)
     }
 
-    /// Makes pods ready until there are this many, all of them ready.
+    /// Makes pods ready until there are this many and all are ready.
     pub(super) async fn ready(&self, count: usize) -> Result<()> {
         eventually("all pods are ready", WAIT, async || {
             self.release().await.map_err(NotYet::new)?;
@@ -232,8 +232,8 @@ async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready
     .await;
 }
 
-/// SAFE-13: where its pods are managed in parallel, its controller would begin with the pod of the highest ordinal,
-/// ready or not.
+/// SAFE-13: with parallel pod management, its controller would start with the pod of the highest ordinal, whether or
+/// not it is ready.
 #[tokio::test]
 async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_any_other() {
     Scenario::run("unready-unbound", async |scenario| {
@@ -282,7 +282,7 @@ async fn unbinding_replaces_the_pod_of_a_stateful_set_that_is_not_ready_before_a
     .await;
 }
 
-/// BIND-43: its controller waits for a pod that is not ready, although the new revision would repair it.
+/// BIND-43: its controller waits for an unready pod, although the new revision would fix it.
 #[tokio::test]
 async fn actor_whose_sidecar_breaks_the_only_pod_of_a_stateful_set_is_unbound() {
     Scenario::run("unready-ordered", async |scenario| {
@@ -329,7 +329,7 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
     .await;
 }
 
-/// SAFE-11, SAFE-12, RES-14: a rollout of all its workloads would take every model at once.
+/// SAFE-11, SAFE-12, RES-14: a rollout of all its workloads would stop every model at once.
 #[tokio::test]
 async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
     Scenario::run("unready-models", async |scenario| {
@@ -340,7 +340,7 @@ async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
         let held = HeldTarget::new(scenario, "inferenceset.kaito.sh/created-by=phis");
         held.ready(PODS).await?;
         hold_new_pods(scenario, &held).await?;
-        // Only now: pods that start after the binding have the sidecar.
+        // Only now, because pods that start after the binding have the sidecar.
         let spec = json!({"timeout": {"progress": PROGRESS.as_secs()}});
         let name = bind_target(scenario, INFERENCE_SET, &target, &spec).await?;
         held.bound_and_unbound(&name).await
@@ -348,7 +348,7 @@ async fn inference_set_loses_one_model_while_no_replacement_becomes_ready() {
     .await;
 }
 
-/// Lets the operator replace the pods of an actor's target.
+/// Makes the operator replace the pods of an actor's target.
 async fn begin_rollout(scenario: &Scenario, actor: &str) -> Result<()> {
     let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
     let actors = scenario.actors();
@@ -358,7 +358,7 @@ async fn begin_rollout(scenario: &Scenario, actor: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes the template of every StatefulSet, which replaces its pods, and makes the new ones ready.
+/// Changes the template of every StatefulSet, which replaces its pods, and makes the new pods ready.
 async fn hold_new_pods(scenario: &Scenario, held: &HeldTarget<'_>) -> Result<()> {
     let sets = scenario.api::<StatefulSet>();
     let changed = json!({"spec": {"template": {"metadata": {"labels": {MODE: "hold"}}}}});
@@ -384,7 +384,7 @@ async fn hold_new_pods(scenario: &Scenario, held: &HeldTarget<'_>) -> Result<()>
     .await
 }
 
-/// SAFE-10: an evicted pod stays listed and has a replacement; it does not count as one without the sidecar.
+/// SAFE-10: an evicted pod stays listed and has a replacement; it does not count as a pod without the sidecar.
 #[tokio::test]
 async fn finished_pod_makes_no_rollout() {
     Scenario::run("finished", async |scenario| {

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::setup::{Queues, Setup};
 use crate::rig::{Actor, log_in};
 
-/// A publication that is not confirmed by then may or may not have been stored.
+/// A publication not confirmed within this time may or may not have been stored.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum age of the queue depths that RabbitMQ's management API reports.
+/// Maximum age of the queue depths reported by RabbitMQ's management API.
 const STATISTICS_AGE: Duration = Duration::from_millis(2500);
-/// Messages that are fetched in one request.
+/// Number of messages fetched per request.
 const AT_ONCE: usize = 500;
 
 enum Client {
@@ -29,7 +29,7 @@ enum Client {
     Sqs(String, Sqs),
 }
 
-/// The broker, accessed directly, so that faults of proxies do not affect the test itself.
+/// Direct access to the broker, so that faults of proxies do not affect the test itself.
 pub struct Broker {
     client: Client,
     setup: Setup,
@@ -75,7 +75,7 @@ impl Broker {
         }
     }
 
-    /// An actor that reaches the broker through a proxy.
+    /// An actor that connects to the broker through a proxy.
     pub fn actor(&self, name: &str, proxy: u16) -> Result<Actor> {
         match &self.client {
             Client::RabbitMq(rabbitmq) => Ok(Actor::on_rabbitmq(rabbitmq, name)?
@@ -107,7 +107,7 @@ impl Broker {
         }
     }
 
-    /// Publishes a message. After an error it may or may not have been stored.
+    /// Publishes a message. After an error, it may or may not have been stored.
     pub async fn publish(&self, actor: &str, message: &str) -> Result<()> {
         let publishing = async {
             let queue = queue(actor);
@@ -149,7 +149,7 @@ impl Broker {
             .collect()
     }
 
-    /// Messages of an actor that are ready or in flight; on RabbitMQ with a short delay.
+    /// Number of an actor's messages that are ready or in flight; on RabbitMQ with a short delay.
     async fn left(&self, actor: &str) -> Result<u64> {
         let queue = queue(actor);
         match &self.client {
@@ -201,7 +201,8 @@ impl Broker {
         self.server.lock().await.signal(signal);
     }
 
-    /// Kills the server and restarts it after a while. On return its management API responds, and it accepts logins.
+    /// Kills the server and restarts it after a while. Returns once the management API responds and logins are
+    /// accepted.
     pub async fn kill(&self, down: Duration) -> Result<()> {
         let rabbitmq = self.rabbitmq()?;
         let mut server = self.server.lock().await;
@@ -239,7 +240,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Changes the password of the sidecars' user to another one, or back.
+    /// Changes the password of the sidecars' user, or restores it.
     pub async fn refuse_logins(&self, refused: bool) -> Result<()> {
         let rabbitmq = self.rabbitmq()?;
         let password = if refused {

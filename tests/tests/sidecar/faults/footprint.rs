@@ -9,7 +9,7 @@ pub struct Footprint {
     pub threads: u64,
 }
 
-/// How much a sidecar may grow in a run. Its allocator keeps the memory of large messages.
+/// How much a sidecar may grow during a run. Its allocator keeps the memory of large messages.
 const GROWTH: Footprint = Footprint {
     resident_kib: 32 << 10,
     descriptors: 16,
@@ -28,7 +28,7 @@ impl Footprint {
         })
     }
 
-    /// SC-108: whether it is within the permitted growth.
+    /// SC-108: whether the growth is within the limit.
     pub fn is_within(&self, before: &Self) -> bool {
         self.resident_kib <= before.resident_kib + GROWTH.resident_kib
             && self.descriptors <= before.descriptors + GROWTH.descriptors

@@ -16,9 +16,9 @@ use crate::rig::SOON;
 
 /// Duration of a cut, long enough for some bytes to be in transit.
 const CUT: Duration = Duration::from_secs(1);
-/// Time for a sidecar to fill the buffers of a runtime that does not read.
+/// Time in which a sidecar fills the buffers of a runtime that does not read.
 const WRITE: Duration = Duration::from_millis(300);
-/// Time for the messages in the queues to be processed.
+/// Time for all queued messages to be processed.
 const EMPTY: Duration = Duration::from_mins(2);
 /// Longer than any deadline.
 const FOR_EVER_SECONDS: f64 = 600.0;
@@ -114,7 +114,7 @@ impl Run {
     }
 
     async fn kill_runtime(&self, moment: Moment, pod: PodIndex, after: Duration) -> Result<()> {
-        // A message whose first actor is this pod's.
+        // A message whose first actor runs in this pod.
         let route = if pod < COUNT / 2 { &WAY[..] } else { &WAY[1..] };
         let new = NewMessage {
             seconds: if moment == Moment::InHandler {
@@ -154,7 +154,7 @@ impl Run {
         self.broker.control(&[command, off]).await
     }
 
-    /// Waits until the messages that a deletion would remove have been processed.
+    /// Waits until the messages that deleting the queue would remove have been processed.
     async fn delete_queue(&self, lasting: Duration) -> Result<()> {
         let _paused = self.producer.pause().await;
         self.broker.are_empty(&[FIRST, SECOND], EMPTY).await?;

@@ -1,10 +1,10 @@
-//! The messages that were sent, the results that are expected, and those that arrived (SC-108).
+//! The messages that were sent, and the results that are expected and that arrived (SC-108).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// Elements of a fan-out.
+/// Number of messages in a fan-out.
 pub const PARTS: usize = 3;
 
 /// Where a message ends.
@@ -24,7 +24,7 @@ pub enum Task {
     Fail,
     /// Exceeds its deadline.
     Hang,
-    /// Nothing: it is published directly to its end actor.
+    /// Nothing: the message is published directly to its end actor.
     Direct(End),
 }
 
@@ -33,7 +33,7 @@ pub enum Task {
 pub struct Sent {
     pub id: String,
     pub task: Task,
-    /// As sent, without the instructions to the handler.
+    /// As sent, without the instructions for the handler.
     pub payload: Value,
     /// Whether the broker is known to have stored it.
     pub certain: bool,
@@ -63,20 +63,20 @@ impl Sent {
     }
 }
 
-/// The results of all messages.
+/// The comparison of sent messages with results.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Results that are missing.
     pub lost: Vec<String>,
-    /// Duplicates of results.
+    /// Number of duplicate results.
     pub duplicates: usize,
-    /// Messages whose runtime was killed while it processed them (SC-49).
+    /// Number of messages whose runtime was killed while it processed them (SC-49).
     pub crashed: usize,
     /// Unexpected results: unknown, at the wrong end actor, or with another payload.
     pub wrong: Vec<String>,
 }
 
-/// Compares the messages that were sent with the results that were found.
+/// Compares sent messages with the results that arrived.
 pub fn judge(sent: &[Sent], found: &[(End, Value)]) -> Verdict {
     let mut expected = BTreeMap::new();
     for message in sent {
@@ -86,7 +86,7 @@ pub fn judge(sent: &[Sent], found: &[(End, Value)]) -> Verdict {
     }
     let mut verdict = Verdict::default();
     let mut came: BTreeMap<(String, End), usize> = BTreeMap::new();
-    // Ids, and whether the first actor had the message, so that all parts of it are gone.
+    // By id, and by whether the first actor had the message, in which case all its parts are gone.
     let mut crashed: BTreeMap<(String, bool), usize> = BTreeMap::new();
     // A result at the wrong end actor is not lost.
     let mut misplaced = BTreeSet::new();
@@ -139,14 +139,14 @@ fn difference(task: Task, payload: &Value, message: &Value) -> Option<String> {
             error.starts_with("Runtime timeout exceeded")
                 && contains(&found["original_payload"], payload)
         }
-        // The source as received, with the instructions to the handler.
+        // The source message as received, with the instructions for the handler.
         Task::Consume => contains(found, payload),
         Task::Pass | Task::Split | Task::Direct(_) => found == payload,
     };
     (!is_right).then(|| shortened(found))
 }
 
-/// Whether an object has all members of another one.
+/// Whether an object has all members of another.
 fn contains(object: &Value, members: &Value) -> bool {
     members.as_object().is_some_and(|members| {
         members

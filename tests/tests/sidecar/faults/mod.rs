@@ -1,7 +1,7 @@
-//! The fault campaign: faults drawn from a seed, one after the other, while messages flow (SC-106 to SC-108).
+//! The fault campaign: random faults, one after the other, while messages flow (SC-106 to SC-108).
 //!
-//! Two actors with two pods each, behind proxies; a producer that publishes continuously; the queues of results are
-//! read at the end, so that a broker that is killed cannot redeliver messages that were read.
+//! It runs two actors with two pods each, behind proxies, and a producer that publishes continuously. The queues of
+//! results are read at the end, so that a killed broker cannot redeliver messages that were already read.
 
 mod broker;
 mod footprint;
@@ -27,7 +27,7 @@ use run::Run;
 use schedule::Schedule;
 use setup::{Queues, Setup};
 
-/// Longer than any fault takes, including start and recovery.
+/// Longer than any fault, including start and recovery.
 const LONGEST: Duration = Duration::from_secs(40);
 const START_AND_SETTLE: Duration = Duration::from_mins(10);
 
@@ -85,7 +85,7 @@ async fn campaign(arguments: &Arguments) -> Result<()> {
     let setups = arguments.setups();
     let mut failed = Vec::new();
     for (number, setup) in setups.iter().enumerate() {
-        // Divided equally; the first ones get the remainder.
+        // Divided equally; the first setups get the remainder.
         let faults = (arguments.faults + setups.len() - 1 - number) / setups.len();
         let replay = format!("--faults {faults} --seed {seed} {setup}");
         println!("{replay}");

@@ -17,14 +17,14 @@ use super::proxy::Proxy;
 use super::setup::Setup;
 use crate::rig::{Actor, SOON};
 
-/// All pods: half of them of the first actor, half of the second.
+/// All pods: half of them run the first actor, half the second.
 pub const COUNT: usize = 4;
 pub const FIRST: &str = "first";
 pub const SECOND: &str = "second";
 
-/// A handler that takes longer counts as stuck.
+/// A handler that takes longer is considered stuck.
 pub const RUNTIME_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before a container that exited is restarted.
+/// Delay before an exited container is restarted.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ impl Container {
         })
     }
 
-    /// The current process, or the last one.
+    /// The current process, or the last one if it has exited.
     pub fn process(&self) -> Option<Arc<Process>> {
         self.current.borrow().clone()
     }
@@ -75,7 +75,7 @@ impl Container {
             .clone()
     }
 
-    /// Waits until it has exited more than this many times, and runs again.
+    /// Waits until the container has exited more than this many times and runs again.
     pub async fn runs_again(&self, exits: usize, within: Duration) -> Result<()> {
         eventually("a container runs again", within, async || {
             let running = self.process().is_some_and(|it| it.exited().is_none());
@@ -103,7 +103,7 @@ async fn keep_running(
             Program::Sidecar => actor.sidecar().await,
             Program::Runtime => actor.runtime("campaign").await,
         };
-        // Wakes the tasks that wait for the container.
+        // Wake the tasks that wait for the container.
         let Ok(process) = started else { return };
         let process = Arc::new(process);
         current.send_replace(Some(process.clone()));
@@ -207,7 +207,7 @@ impl Pods {
         self.0.iter().map(Pod::calls_length).collect()
     }
 
-    /// Waits until a pod calls its handler with this message; returns its index.
+    /// Waits until a pod calls its handler with this message; returns the pod's index.
     pub async fn caller(&self, id: &str, since: &[u64]) -> Result<usize> {
         eventually(format!("a handler gets {id}"), SOON, async || {
             let called = |pod: &Pod, since| pod.calls_since(since).iter().any(|call| call == id);
@@ -218,7 +218,7 @@ impl Pods {
         .await
     }
 
-    /// Exits of sidecars that no fault caused: how, and how often.
+    /// Exits of sidecars that no fault caused: the kinds of exit, with their counts.
     pub fn unexpected_exits(&self) -> BTreeMap<String, usize> {
         use std::os::unix::process::ExitStatusExt;
         let mut unexpected = BTreeMap::new();

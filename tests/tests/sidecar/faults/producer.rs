@@ -19,9 +19,9 @@ pub const OUT: &str = "out";
 pub const HAPPY_END: &str = "happy-end";
 pub const ERROR_END: &str = "error-end";
 
-/// Interval between two messages. Much longer than a pod needs for one, so that the end of a fault is visible at once.
+/// Interval between two messages. Much longer than a pod needs for one, so that the end of a fault shows at once.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a broker that was killed may need until all its queues accept messages again.
+/// Maximum time from the broker's death until all its queues accept messages again.
 const BACK: Duration = Duration::from_mins(3);
 
 /// A message to publish.
@@ -129,7 +129,8 @@ impl Producer {
         Ok(all[number].id.clone())
     }
 
-    /// Publishes a message until the broker confirms it; returns its id. Unconfirmed attempts may be stored, too.
+    /// Publishes a message until the broker confirms it; returns its id. Unconfirmed attempts may also have been
+    /// stored.
     pub async fn deliver(&self, broker: &Broker, new: &NewMessage<'_>) -> Result<String> {
         let what = format!("{} takes messages", new.route[0]);
         eventually(what, BACK, async || {

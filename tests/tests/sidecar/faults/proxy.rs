@@ -1,4 +1,4 @@
-//! A TCP proxy between a sidecar and its broker that cuts, delays, throttles or drops.
+//! A TCP proxy between a sidecar and its broker that can cut, delay, throttle or drop traffic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,30 +12,30 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Direction of bytes.
+/// Direction of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     ToServer,
     ToClient,
 }
 
-/// What happens to connections.
+/// How the proxy handles connections.
 #[derive(Clone, Debug)]
 pub enum Mode {
     Pass,
-    /// All connections are closed, including new ones.
+    /// Closes all connections, including new ones.
     Refuse,
-    /// One connection is closed after this many more bytes in this direction.
+    /// Closes one connection after this many more bytes in this direction.
     Cut(Direction, Arc<AtomicU64>),
-    /// The server receives everything and the client nothing.
+    /// Forwards everything to the server and nothing to the client.
     Mute,
-    /// Each read is forwarded with this delay.
+    /// Forwards each read with this delay.
     Delay(Duration),
-    /// Bytes per second in each direction.
+    /// Limits the bytes per second in each direction.
     Rate(u32),
-    /// Nothing is forwarded in either direction.
+    /// Forwards nothing in either direction.
     Stall,
-    /// Connections are closed; new ones go to another port.
+    /// Closes connections, and directs new ones to another port.
     Elsewhere(u16),
 }
 
@@ -75,7 +75,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections end when the sender of modes is dropped.
+        // Connections end when the sender of modes is dropped.
         self.task.abort();
     }
 }
@@ -91,7 +91,7 @@ async fn accept(listener: TcpListener, server: u16, modes: watch::Receiver<Mode>
     }
 }
 
-/// Forwards until either side closes or the mode says so.
+/// Forwards until either side closes, or the mode ends the connection.
 async fn connection(
     client: TcpStream,
     port: u16,
@@ -124,7 +124,7 @@ struct Pump {
 impl Pump {
     async fn run(mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Result<()> {
         let mut buffer = vec![0; 16 << 10];
-        // After bytes were dropped, nothing more can be forwarded.
+        // Once bytes have been dropped, nothing more can be forwarded.
         let mut incomplete = self.elsewhere;
         self.modes.mark_unchanged();
         loop {
@@ -156,7 +156,7 @@ impl Pump {
         }
     }
 
-    /// How many of these bytes are forwarded, once they may be: fewer than all cut the connection, `None` drops them.
+    /// How many of these bytes to forward, once allowed: fewer than all cut the connection, `None` drops them.
     async fn forwarded(&mut self, mode: &Mode, count: usize) -> Option<usize> {
         match mode {
             Mode::Delay(pause) => self.wait(*pause).await,
@@ -164,7 +164,7 @@ impl Pump {
                 let bytes = u32::try_from(count).unwrap_or(u32::MAX);
                 self.wait(Duration::from_secs(1) * bytes / *rate).await;
             }
-            // Ends with the mode, or with the proxy.
+            // Ends with the mode or the proxy.
             Mode::Stall => drop(self.modes.changed().await),
             Mode::Mute if self.direction == Direction::ToClient => return None,
             Mode::Cut(direction, left) if *direction == self.direction => {
@@ -181,7 +181,7 @@ impl Pump {
     }
 }
 
-/// How many of these bytes pass before a cut after this many bytes; all of them once it has happened.
+/// How many of these bytes may pass before a cut after `left` bytes; all of them once the cut has happened.
 fn take(left: &AtomicU64, count: usize) -> usize {
     let bytes = count as u64;
     let before = left.load(Ordering::Relaxed);

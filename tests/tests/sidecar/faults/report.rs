@@ -9,10 +9,10 @@ use super::ledger::Verdict;
 use super::schedule::Fault;
 use super::setup::Setup;
 
-/// Maximum number of list items that are printed.
+/// Maximum number of printed list items.
 const SHOWN: usize = 10;
 
-/// Figures, and violations of the invariants.
+/// The figures and the violations of invariants.
 pub struct Report {
     setup: Setup,
     /// How often each kind of fault was injected, and the longest time until consumption resumed.

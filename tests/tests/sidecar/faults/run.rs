@@ -21,17 +21,18 @@ use super::schedule::{AtRisk, Fault};
 use super::servers::Servers;
 use super::setup::Setup;
 
-/// SC-20, SC-108: from a fault's end until every pod is connected: a delay of at most 5 s, and time for a busy machine.
+/// SC-20, SC-108: from the end of a fault until every pod is connected: a delay of at most 5 s, plus time for a busy
+/// machine.
 const RECONNECTED: Duration = Duration::from_secs(8);
-/// SC-108: from then to the next message of every pod.
+/// SC-108: from then until the next message of every pod.
 const RESUMED: Duration = Duration::from_secs(6);
-/// Timeout of a run.
+/// How long to wait for consumption to resume before the run fails.
 const NEVER: Duration = Duration::from_secs(90);
 /// Time for the last messages to be processed.
 const SETTLED: Duration = Duration::from_mins(3);
 /// The maximum of lookahead `auto` (SC-44).
 const LOOKAHEAD: usize = 16;
-/// As many messages that wait to publish their results again are made up for (SC-31).
+/// Additional lookahead for messages that wait to publish their results again (SC-31).
 const STALLED: usize = 8;
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -41,7 +42,7 @@ pub struct Run {
     pub(super) servers: Servers,
     pub(super) pods: Pods,
     pub(super) producer: Arc<Producer>,
-    /// Actors whose queues hold results.
+    /// Actors whose queues collect results.
     pub(super) outs: Vec<String>,
     producing: JoinHandle<()>,
 }
@@ -137,7 +138,7 @@ impl Run {
         Ok(())
     }
 
-    /// How many results a fault may duplicate (SC-73).
+    /// How many duplicate results a fault may cause (SC-73).
     fn at_risk(&self, fault: &Fault) -> usize {
         let of_pod = |pod| {
             let in_flight = self.setup.slots + LOOKAHEAD + STALLED;
@@ -154,7 +155,7 @@ impl Run {
         }
     }
 
-    /// Waits until every pod has started to process another message; returns how long it took until all were connected,
+    /// Waits until every pod has started to process another message. Returns how long it took until all were connected,
     /// and how long after that.
     async fn resumes(&self) -> Result<(Duration, Duration)> {
         let (since, started) = (self.pods.calls_lengths(), Instant::now());
@@ -181,7 +182,7 @@ impl Run {
         Footprint::of(process.pid())
     }
 
-    /// Waits until all messages are processed, and compares the results with the messages that were sent.
+    /// Waits until all messages are processed, and compares the results with the sent messages.
     async fn settle(&self, report: &mut Report) -> Result<()> {
         self.producing.abort();
         let sources = [FIRST, SECOND];

@@ -1,4 +1,4 @@
-//! The schedule of faults: drawn from the seed, and the same for the same seed (SC-106, SC-107).
+//! The schedule of faults, which depends only on the seed (SC-106, SC-107).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::setup::Setup;
 /// A pod, by its index in [`super::pod::Pods`].
 pub type PodIndex = usize;
 
-/// Pods whose sidecar is killed. That of the last pod is not, so that a leak would show.
+/// Number of pods whose sidecar may be killed. The last pod's never is, so that a leak would show.
 const MORTAL: usize = super::pod::COUNT - 1;
 
 /// What the runtime is doing when it is killed.
@@ -22,7 +22,7 @@ pub enum Moment {
     Writing,
 }
 
-/// A fault with its random parameters. Durations say how long it lasts.
+/// A fault with its random parameters. A duration is how long it lasts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     KillSidecar(PodIndex),
@@ -32,7 +32,7 @@ pub enum Fault {
     SuspendBroker(Duration),
     Cut(PodIndex, Direction, u64),
     Refuse(PodIndex, Duration),
-    /// The broker executes requests, but its responses are lost.
+    /// The broker processes requests, but its responses are lost.
     Mute(PodIndex, Duration),
     Delay(PodIndex, Duration, Duration),
     /// Bytes per second.
@@ -42,7 +42,7 @@ pub enum Fault {
     MemoryAlarm(Duration),
     DiskAlarm(Duration),
     DeleteQueue(Duration),
-    /// The queue of a result is created only after the fault.
+    /// The queue for a result is created only after the fault.
     MissingQueue(Duration),
     FullQueue(Duration),
     RefuseLogin(Duration),
@@ -116,9 +116,9 @@ impl Fault {
         }
     }
 
-    /// Whether messages in the handler may end in error-end as `runtime_crashed` (SC-49).
+    /// Whether messages in the handler may go to error-end as `runtime_crashed` (SC-49).
     pub fn kills_runtime(&self) -> bool {
-        // The connection of a sidecar that dies closes, upon which a runtime that processes a call exits (RUN-20).
+        // When a sidecar dies its connection closes, and a runtime that is processing a call exits (RUN-20).
         matches!(self, Self::KillRuntime(..))
     }
 }
@@ -174,7 +174,7 @@ impl Schedule {
         Fault::KillRuntime(moment, pod, self.milliseconds(0..30))
     }
 
-    /// Faults that only one of the brokers has.
+    /// Faults that are specific to one of the brokers.
     fn of_the_broker(&mut self, pod: PodIndex, short: Duration) -> Fault {
         let number = self.random.u32(..15);
         if !self.setup.is_rabbitmq() {

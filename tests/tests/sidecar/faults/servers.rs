@@ -16,7 +16,7 @@ const JSON: [(axum::http::HeaderName, &str); 1] = [(CONTENT_TYPE, "application/x
 pub struct Servers {
     /// A proxy in front of a gateway that accepts every report.
     pub gateway: Proxy,
-    /// The port of a server that answers 503.
+    /// The port of a server that returns 503.
     pub unavailable: u16,
     /// The port of an SQS server that throttles.
     pub throttling: u16,
@@ -43,7 +43,7 @@ impl Drop for Servers {
     }
 }
 
-/// Starts a server that always sends the same response; returns its port.
+/// Starts a server that always returns the same response; returns its port.
 async fn serve(status: StatusCode, body: &'static str) -> Result<(u16, JoinHandle<()>)> {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await

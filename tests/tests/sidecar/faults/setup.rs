@@ -1,4 +1,4 @@
-//! Setup of a run: the kind of queue, and how many messages a pod processes at a time.
+//! The setup of a run: the kind of queue, and how many messages a pod processes at a time.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl Setup {
         self.queues != Queues::Sqs
     }
 
-    /// Gives each setup a schedule of its own.
+    /// Gives each setup its own schedule.
     pub fn salt(self) -> u64 {
         let queues = match self.queues {
             Queues::Classic => 1,

@@ -1,5 +1,5 @@
-//! A target whose owner leaves scaling to others as long as an annotation says so, and another controller that removes
-//! it.
+//! A target whose owner leaves scaling to others while an annotation says so, and another controller that removes the
+//! annotation.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Reconciler for ClassRemover {
     }
 }
 
-/// An actor that binds an `InferenceService` and scales it between two and three pods.
+/// Binds an `InferenceService`, scaled between two and three pods.
 async fn bind(scenario: &Scenario) -> Result<(Owner, String)> {
     let target = inference_service("iris", &json!({}));
     let spec = json!({"scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 3}});

@@ -16,7 +16,7 @@ use crate::binding::{condition, status_is};
 use crate::own_cluster;
 use crate::owners::somebody;
 
-/// When the annotation is written again.
+/// When the annotation will be written again.
 fn retry_time(status: &Value) -> Result<Timestamp> {
     let time = conflict(status)["retryTime"].as_str().unwrap_or_default();
     time.parse().map_err(asya_tests::Error::other)
@@ -53,7 +53,7 @@ async fn backoff_of_a_conflict_survives_a_restart() {
         assert!(now >= until, "{now} is before {until}");
         assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
         assert_eq!(conflict(&status)["losses"], 2, "{status}");
-        // Two attempts, and one write of who binds the target.
+        // Two attempts, and one write that records who binds the target.
         assert_eq!(stage.writes_by(&operator.user()).await?, 2 + 1);
         Ok(())
     })

@@ -18,7 +18,7 @@ pub(super) const SCALED_OBJECT: Kind =
 /// The HPA controller evaluates metrics every 15 s.
 const FOUGHT: Duration = Duration::from_mins(4);
 
-/// A Deployment with this many pods, and an actor that scales it by these settings.
+/// Creates a Deployment with this many pods, and an actor that scales it with these settings.
 async fn scaled(
     scenario: &Scenario,
     replicas: i64,
@@ -34,7 +34,7 @@ async fn scaled(
     Ok((client, name, actor))
 }
 
-/// Waits until KEDA's HPA asks for two pods.
+/// Waits until KEDA's HPA requests two pods.
 pub(super) async fn autoscaler_asks_for_two(client: &RecordingClient) -> Result<()> {
     eventually("the autoscaler asks for 2", GIVEN_UP, async || {
         let hpas = client.list(Kind::HPA).await?;
@@ -46,7 +46,7 @@ pub(super) async fn autoscaler_asks_for_two(client: &RecordingClient) -> Result<
     .await
 }
 
-/// Waits until the conflict is over, and only its count is left.
+/// Waits until the conflict is over and only its count remains.
 async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
     let what = "the conflict is over";
     let status = status_is(scenario, name, what, SOON, |status| {
@@ -57,7 +57,7 @@ async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Enforces other limits than the actor's.
+/// Enforces limits other than the actor's.
 struct LimitsOwner;
 
 impl Reconciler for LimitsOwner {
@@ -125,7 +125,7 @@ async fn contested_scaled_object_is_left_after_five_attempts() {
     .await;
 }
 
-/// Enforces another number of pods than the queue asks for.
+/// Enforces a number of pods other than the one that the queue requests.
 pub(super) struct Scaler;
 
 impl Reconciler for Scaler {

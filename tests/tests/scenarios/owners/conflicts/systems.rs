@@ -1,4 +1,4 @@
-//! Targets whose workloads are created by a system's own controller.
+//! Targets whose workloads are created by their system's own controller.
 
 use asya_tests::Result;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
@@ -26,13 +26,13 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::owners::{edit, owner_of};
 
-/// The owner wrote to create its workload and for the user's change, and at most once more to roll it.
+/// The owner wrote only to create its workload, for the user's change, and at most once more to roll it.
 fn wrote_little(owner: &Owner, kind: Kind, own: usize) {
     let changes = owner.changes(kind);
     assert!((own..=own + 1).contains(&changes), "{changes}");
 }
 
-/// Runs one system: the target's kind, its object, and a changed object that makes the owner roll its pods.
+/// Tests one system: the target's kind, its object, and a changed object that makes the owner roll its pods.
 async fn beside(
     scenario: &Scenario,
     reconciler: impl Reconciler,
@@ -126,7 +126,7 @@ async fn beside_knative(scenario: &Scenario, release: Release) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, of_knative("echo", 1));
     let what = (SERVICE, &target, &next);
     let owner = beside(scenario, knative, what, workload, 1).await?;
-    // One Deployment for each of two Revisions.
+    // One Deployment per Revision, of which there are two.
     wrote_little(&owner, Kind::DEPLOYMENT, 2);
     Ok(())
 }
@@ -202,7 +202,7 @@ async fn rayservice_and_operator_coexist() {
         let workload = (RAY_SERVICE, "summarizer".to_owned());
         let what = (RAY_SERVICE, &target, &next);
         let owner = beside(scenario, RayServices, what, workload, 2).await?;
-        // Two creations, and the deletion of the first one.
+        // Two creations, and the deletion of the first.
         assert_eq!(owner.changes(RAY_CLUSTER), 3);
         Ok(())
     })

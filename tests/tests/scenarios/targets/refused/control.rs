@@ -1,4 +1,4 @@
-//! A target with a binding beside an identical Deployment without one.
+//! A target with a binding next to an identical Deployment without one.
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
@@ -41,7 +41,7 @@ impl ControlPair<'_> {
         Ok(live.filter_map(|pod| pod.metadata.name).collect())
     }
 
-    /// Waits until both have equally many ready pods, and no rollout in progress.
+    /// Waits until both have the same number of ready pods, and no rollout in progress.
     pub(super) async fn become_alike(&self, what: &str) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         eventually(
@@ -80,7 +80,7 @@ impl ControlPair<'_> {
         .await
     }
 
-    /// Replaces, scales and rolls out the pods of both in turns.
+    /// Replaces, scales and rolls out the pods of both, alternately.
     pub(super) async fn exercise(&self, rounds: usize) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         for round in 0..rounds {
@@ -99,7 +99,7 @@ impl ControlPair<'_> {
                         deployments.patch(name, &params, &scale).await?;
                     }
                     _ => {
-                        // As `kubectl rollout restart` does, which refuses a second restart within the same second.
+                        // Like `kubectl rollout restart`, which rejects a second restart within the same second.
                         let annotations =
                             json!({"kubectl.kubernetes.io/restartedAt": format!("round {round}")});
                         let template = json!({"metadata": {"annotations": annotations}});
