@@ -144,7 +144,7 @@ mod tests {
         );
     }
 
-    /// CERT-3: the stream goes on after an event that cannot be decoded, but the change that it reported is lost.
+    /// CERT-3: the stream continues after an event that cannot be decoded, but the change that it reported is lost.
     #[tokio::test(start_paused = true)]
     async fn secret_is_listed_again_after_an_event_that_cannot_be_decoded() {
         let lists = AtomicUsize::new(0);

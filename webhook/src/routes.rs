@@ -34,8 +34,8 @@ const MAX_BODIES_BYTES: usize = 32 << 20;
 const DECODED_VALUE_BYTES: usize = 192;
 /// How long a request may take to arrive in full. The API server waits for 5 s.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// A larger body takes milliseconds to decode, so it is reviewed on a thread of its own, and one at a time; the others
-/// and the probes do not wait for it (ADM-22). Reviews of pods rarely exceed 50 KiB.
+/// A larger body takes milliseconds to decode, so it is reviewed on its own thread, one at a time; other reviews and
+/// probes do not wait for it (ADM-22). Reviews of pods rarely exceed 50 KiB.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
 /// Reviews requests, without I/O and without waiting (ADM-7).

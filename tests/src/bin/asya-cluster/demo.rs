@@ -26,7 +26,7 @@ const LIMITS: &str = "  \
   # Nothing runs in fake pods: a message that you send stays in its queue, and `kubectl logs` and `exec` fail.";
 const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
-/// `before`: number of steps that whoever starts the demo has already announced.
+/// `before`: number of steps that the caller has already announced.
 pub(crate) async fn demo(stay: bool, before: usize) -> Result<ExitCode> {
     let progress = &Progress::after(before);
     // KEDA takes longest to build, and only the last part needs it.

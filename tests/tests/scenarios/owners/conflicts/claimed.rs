@@ -18,7 +18,7 @@ use crate::binding::{condition, status_is};
 use crate::owners::SOON;
 use crate::targets::systems::bind_as;
 
-/// Removes the autoscaler class from all services, and sets an annotation of its own on them.
+/// Removes the autoscaler class from all services, and sets its own annotation on them.
 struct ClassRemover;
 
 impl Reconciler for ClassRemover {
