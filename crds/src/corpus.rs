@@ -12,7 +12,8 @@ const FORMER: &str = include_str!("../../tests/corpus/former.yaml");
 
 /// Actors as written for the Go operator.
 ///
-/// # Errors If the file is not valid YAML.
+/// # Errors
+/// If the file is not valid YAML.
 pub fn former_actors() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(serde_saphyr::from_multiple(FORMER)?)
 }
@@ -74,7 +75,8 @@ struct Refused {
 
 /// All cases in `tests/corpus/specs.yaml`.
 ///
-/// # Errors If the file does not have the expected structure.
+/// # Errors
+/// If the file does not have the expected structure.
 pub fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
     let table: Table = serde_saphyr::from_str(CORPUS)?;
     let mut cases = Vec::new();

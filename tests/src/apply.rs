@@ -18,8 +18,9 @@ const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 /// Creates the objects of manifests as `kubectl apply` would, in this namespace unless a manifest names another.
 /// Returns the manifests that are left to kubectl, because their objects exist or their kinds are not served.
 ///
-/// # Errors When a manifest is rejected: reported in kubectl's words, after all others were tried. When the API server
-/// cannot be reached.
+/// # Errors
+/// When a manifest is rejected: reported in kubectl's words, after all others were tried. When the API server cannot be
+/// reached.
 pub(crate) async fn create_all(
     client: &Client,
     namespace: &str,

@@ -76,7 +76,8 @@ impl Audit {
 
     /// All writes by a user after a mark, including rejected ones, except leases and dry runs.
     ///
-    /// # Errors When the log cannot be read or the API server does not answer.
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
     pub async fn writes_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
         let mut writes = self.requests_since(mark, user).await?;
         writes.retain(|write| !write.dry_run);
@@ -85,7 +86,8 @@ impl Audit {
 
     /// All mutating requests by a user after a mark, including rejected ones and dry runs, except leases.
     ///
-    /// # Errors When the log cannot be read or the API server does not answer.
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
     pub async fn requests_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
@@ -95,7 +97,8 @@ impl Audit {
 
     /// All writes in a namespace after a mark, by any user, including rejected ones, except dry runs.
     ///
-    /// # Errors When the log cannot be read or the API server does not answer.
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
     pub async fn writes_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         let mut writes = self.requests_in(mark, namespace).await?;
         writes.retain(|write| !write.dry_run);
@@ -104,7 +107,8 @@ impl Audit {
 
     /// All mutating requests in a namespace after a mark, by any user, including rejected ones and dry runs.
     ///
-    /// # Errors When the log cannot be read or the API server does not answer.
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
     pub async fn requests_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;

@@ -16,7 +16,8 @@ pub const ACTORS: &str = "asyncactors.asya.sh";
 /// `kubectl wait` cannot: a new CRD has `status.conditions: null` until the API server first processes it, and kubectl
 /// then gives up ("accessor error") instead of waiting.
 ///
-/// # Errors After `timeout`, with the CRD's conditions.
+/// # Errors
+/// After `timeout`, with the CRD's conditions.
 pub async fn established(client: &Client, name: &str, timeout: Duration) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     eventually(

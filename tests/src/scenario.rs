@@ -65,7 +65,8 @@ impl Scenario {
     /// Like [`Self::run`], for scenarios that wait for minutes and are mostly idle. They may run beside timed
     /// scenarios: if those had to wait for them, everything queued behind would have to wait, too.
     ///
-    /// # Panics When the body fails or panics.
+    /// # Panics
+    /// When the body fails or panics.
     pub async fn run_patiently<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -77,7 +78,8 @@ impl Scenario {
     /// Like [`Self::run`], after all other scenarios, beside a few that are also timed: on a busy machine a latency is
     /// meaningless.
     ///
-    /// # Panics When the body fails or panics.
+    /// # Panics
+    /// When the body fails or panics.
     pub async fn run_timed<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -90,7 +92,8 @@ impl Scenario {
     /// Like [`Self::run`], after all other scenarios and without any other on the cluster, for effects that others
     /// would notice.
     ///
-    /// # Panics When the body fails or panics.
+    /// # Panics
+    /// When the body fails or panics.
     pub async fn run_alone<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -187,7 +190,8 @@ impl Scenario {
     /// Runs a part of [`Self::run`] once all others have ended, for limits of a requirement, which are meaningless on a
     /// busy machine. The scenario then continues there.
     ///
-    /// # Errors Those of the part.
+    /// # Errors
+    /// Those of the part.
     pub async fn timed<T>(&self, part: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
         let mut slot = self.slot.lock().await;
         *slot = match std::mem::replace(&mut *slot, Slot::None) {
@@ -361,7 +365,8 @@ impl Scenario {
     /// Waits for an Event with this reason whose message contains all these texts. Other Events may have the same
     /// reason, and Events appear only after what they report.
     ///
-    /// # Errors After the timeout, with the messages of the Events with this reason.
+    /// # Errors
+    /// After the timeout, with the messages of the Events with this reason.
     pub async fn event_with(&self, reason: &str, texts: &[&str], timeout: Duration) -> Result<()> {
         let events = self.api::<Event>();
         let selector = format!("reason={reason}");

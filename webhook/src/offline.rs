@@ -77,7 +77,8 @@ impl Webhook {
 
     /// Reviews the creation of a pod.
     ///
-    /// # Errors If the review itself fails, which would be a bug in the webhook.
+    /// # Errors
+    /// If the review itself fails, which would be a bug in the webhook.
     pub fn review(&self, pod: &Value) -> Result<PodReview, String> {
         let body = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",

@@ -26,7 +26,8 @@ const CASES: u32 = 256;
 
 /// Tests a property with inputs from a strategy.
 ///
-/// # Panics If the property fails or panics; reports the smallest failing input and the seed.
+/// # Panics
+/// If the property fails or panics; reports the smallest failing input and the seed.
 pub fn check<S: Strategy>(strategy: &S, property: impl Fn(S::Value) -> TestCaseResult) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("fuzz").to_owned();

@@ -86,7 +86,8 @@ impl RecordingClient {
 
     /// Lists the objects of a kind, by name, without those being deleted.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn list(&self, kind: Kind) -> Result<Vec<Value>> {
         let found = self.api(kind).list(&ListParams::default()).await?;
         let live = found
@@ -99,14 +100,16 @@ impl RecordingClient {
 
     /// Returns an object, if it exists.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>> {
         self.api(kind).get_opt(name).await?.map(value).transpose()
     }
 
     /// Creates an object.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
         let made = self
             .api(kind)
@@ -119,14 +122,16 @@ impl RecordingClient {
 
     /// Returns the result of a dry-run PUT, with defaults.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn try_put(&self, kind: Kind, object: &Value) -> Result<Value> {
         self.replace(kind, object, true).await
     }
 
     /// PUTs an object, with its `resourceVersion` if it has one.
     ///
-    /// # Errors If the API server rejects the request: with 409 on a conflict.
+    /// # Errors
+    /// If the API server rejects the request: with 409 on a conflict.
     pub async fn put(&self, kind: Kind, object: &Value) -> Result<Value> {
         let stored = self.replace(kind, object, false).await?;
         let changed = version(&stored) != version(object);
@@ -141,7 +146,8 @@ impl RecordingClient {
 
     /// Applies a strategic merge patch to a live object.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn strategic(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Strategic(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -151,7 +157,8 @@ impl RecordingClient {
 
     /// Applies a merge patch to a live object.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn merge(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Merge(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -169,7 +176,8 @@ impl RecordingClient {
 
     /// Sets the replicas of a live workload through `/scale`, as autoscalers do.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn scale(&self, kind: Kind, live: &Value, replicas: i64) -> Result<()> {
         let patch = json!({"spec": {"replicas": replicas}});
         let params = PatchParams {
@@ -186,7 +194,8 @@ impl RecordingClient {
 
     /// Deletes an object; succeeds without recording a write if it no longer exists.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn delete(&self, kind: Kind, live: &Value) -> Result<()> {
         let params = DeleteParams::default();
         match self.api(kind).delete(name(live), &params).await {
@@ -199,7 +208,8 @@ impl RecordingClient {
 
     /// Updates those parts of an object's status that differ. Not recorded, since no workload is affected.
     ///
-    /// # Errors If the API server rejects the request.
+    /// # Errors
+    /// If the API server rejects the request.
     pub async fn status(&self, kind: Kind, live: &Value, status: &Value) -> Result<()> {
         if includes(&live["status"], status) {
             return Ok(());

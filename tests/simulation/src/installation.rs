@@ -61,7 +61,8 @@ fn sqs(name: &str) -> Value {
 
 /// The flags of a controller replica.
 ///
-/// # Errors If the program does not accept them.
+/// # Errors
+/// If the program does not accept them.
 pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Error> {
     let mut args: Args = clap::Parser::try_parse_from([
         "asya-controller".to_owned(),
@@ -84,7 +85,8 @@ pub fn controller_args(process: &Process, elects: bool) -> Result<Args, clap::Er
 
 /// The flags of a webhook replica.
 ///
-/// # Errors If the program does not accept them.
+/// # Errors
+/// If the program does not accept them.
 pub fn webhook_args(pod: &str) -> Result<asya_webhook::Args, clap::Error> {
     clap::Parser::try_parse_from([
         "asya-webhook".to_owned(),

@@ -47,7 +47,8 @@ pub struct Report {
 
 /// Runs a seed, blocking this thread.
 ///
-/// # Panics If no runtime can be built.
+/// # Panics
+/// If no runtime can be built.
 #[must_use]
 #[expect(
     clippy::expect_used,

@@ -9,7 +9,8 @@ use crate::process::{self, Spec};
 /// Returns the result of `find`, after installing these packages if it finds nothing. `service` is a service that a
 /// package starts although the harness does not need it, if there is one.
 ///
-/// # Errors When the packages are missing and cannot be installed: one line that names them.
+/// # Errors
+/// When the packages are missing and cannot be installed: one line that names them.
 pub(super) async fn ensure<T>(
     what: &str,
     packages: &[&str],

@@ -262,7 +262,8 @@ pub fn merge(base: &mut Value, over: Value) {
 /// Creates what the chart expects: its namespace, and the brokers' Secrets there and in `default`, where users try
 /// things out.
 ///
-/// # Errors When the API server rejects a request.
+/// # Errors
+/// When the API server rejects a request.
 pub async fn prepare(cluster: &Cluster) -> Result<()> {
     let client = cluster.client();
     create_namespace(&client, NAMESPACE).await?;

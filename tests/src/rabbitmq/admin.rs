@@ -186,7 +186,8 @@ impl RabbitMq {
     /// Gets up to `count` messages from a queue and returns their payloads; with `requeue` they are put back. Unlike
     /// [`Queue::messages`], this is exact.
     ///
-    /// # Errors When the request fails.
+    /// # Errors
+    /// When the request fails.
     pub async fn messages(&self, queue: &str, count: usize, requeue: bool) -> Result<Vec<String>> {
         let mode = if requeue {
             "ack_requeue_true"

@@ -82,7 +82,8 @@ pub struct Conflicts(pub Vec<(String, String)>);
 
 /// The object after `config` is applied to it.
 ///
-/// # Errors If a field that would change belongs to another manager, unless `force`.
+/// # Errors
+/// If a field that would change belongs to another manager, unless `force`.
 pub fn apply(
     live: &Value,
     config: &Value,

@@ -60,14 +60,16 @@ struct Remainder {
 impl ApiServer {
     /// Answers a request other than a watch, with decoded JSON.
     ///
-    /// # Errors If the server rejects it.
+    /// # Errors
+    /// If the server rejects it.
     pub fn answer(&mut self, verb: Verb, metadata_only: bool) -> Result<Value, Failure> {
         self.respond(verb, metadata_only).map(Answer::into_value)
     }
 
     /// Answers a request other than a watch.
     ///
-    /// # Errors If the server rejects it.
+    /// # Errors
+    /// If the server rejects it.
     pub fn respond(&mut self, verb: Verb, metadata_only: bool) -> Result<Answer, Failure> {
         self.check_served(&verb)?;
         let of_object = |object| Ok(Answer::Object(object, Form::single(metadata_only)));
@@ -111,7 +113,8 @@ impl ApiServer {
 
     /// Answers a write without storing anything.
     ///
-    /// # Errors If the server would reject it.
+    /// # Errors
+    /// If the server would reject it.
     pub fn dry_run(&mut self, verb: Verb) -> Result<Answer, Failure> {
         let live = verb.object().and_then(|id| self.store.get(id));
         let is_custom = verb

@@ -151,7 +151,8 @@ impl Verb {
 impl Request {
     /// Parses a request.
     ///
-    /// # Errors If its path or body is invalid.
+    /// # Errors
+    /// If its path or body is invalid.
     pub fn parse(parts: &Parts, body: &[u8]) -> Result<Self, Failure> {
         let path: Vec<&str> = parts
             .uri

@@ -27,7 +27,8 @@ pub fn get(store: &Store, id: &Id) -> Result<Value, Failure> {
 
 /// Sets the number of replicas.
 ///
-/// # Errors If the object does not exist, or its version differs from that of the patch.
+/// # Errors
+/// If the object does not exist, or its version differs from that of the patch.
 pub fn patch(store: &mut Store, id: &Id, patch: &Value, writer: &Writer) -> Result<Value, Failure> {
     let live = store.get(id).ok_or_else(|| Failure::not_found(id))?;
     let mut object = live.to_value();

@@ -202,7 +202,8 @@ impl Store {
 
     /// Applies a configuration to an object, or creates it.
     ///
-    /// # Errors If it conflicts with other managers, or with the version or uid in the configuration.
+    /// # Errors
+    /// If it conflicts with other managers, or with the version or uid in the configuration.
     pub fn apply(&mut self, id: &Id, mut config: Value, writer: &Writer, force: bool) -> Written {
         managed::normalize(&mut config, schema::is_custom(id.resource));
         let live = self.get(id);
@@ -255,7 +256,8 @@ impl Store {
 
     /// Replaces an object with a changed version.
     ///
-    /// # Errors If it does not exist, or its version or uid differs from that in `changed`.
+    /// # Errors
+    /// If it does not exist, or its version or uid differs from that in `changed`.
     pub fn update(&mut self, id: &Id, mut changed: Value, writer: &Writer) -> Written {
         let Some(live) = self.get(id) else {
             // The only kinds that an update creates.
@@ -301,7 +303,8 @@ impl Store {
 
     /// Deletes an object: at once, or when its last finalizer is removed.
     ///
-    /// # Errors If it does not exist, or a precondition fails.
+    /// # Errors
+    /// If it does not exist, or a precondition fails.
     pub fn delete(&mut self, id: &Id, deletion: &Deletion) -> Written {
         let live = self.get(id).ok_or_else(|| Failure::not_found(id))?;
         let metadata = &live["metadata"];

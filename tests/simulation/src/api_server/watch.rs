@@ -61,7 +61,8 @@ pub fn line(kind: &str, object: &Value) -> Bytes {
 impl Watch {
     /// The next event and its version; `None` if nothing has changed.
     ///
-    /// # Errors If the version of the watch is too old.
+    /// # Errors
+    /// If the version of the watch is too old.
     pub fn next(&mut self, store: &Store) -> Result<Option<Event>, Failure> {
         let changes = store.changes_after(self.version)?;
         for change in changes {

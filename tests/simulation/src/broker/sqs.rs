@@ -167,7 +167,8 @@ impl Sqs {
 
     /// Answers a call. A read returns counts and queues as they were up to `age` ago.
     ///
-    /// # Errors As SQS would return them.
+    /// # Errors
+    /// As SQS would return them.
     pub fn answer(
         &mut self,
         operation: &str,

@@ -43,7 +43,8 @@ impl Call {
 impl World {
     /// SQS carries out a call by the controller; a read shows the state from `age` ago.
     ///
-    /// # Errors As SQS would return them.
+    /// # Errors
+    /// As SQS would return them.
     pub fn act_on_sqs(
         &self,
         process: &Process,
