@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::eventually::{NotYet, eventually};
 
 /// A position in the log.
@@ -70,8 +70,7 @@ impl Audit {
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
     pub async fn mark(&self) -> Result<Mark> {
-        self.barrier().await?;
-        Ok(Mark(self.length()?))
+        self.barrier().await
     }
 
     /// All writes by a user after a mark, including rejected ones, except leases and dry runs.
@@ -117,8 +116,8 @@ impl Audit {
     }
 
     /// Waits until the log is complete: it is written after the response is sent, so send a request that stores nothing
-    /// and wait until the log contains it.
-    async fn barrier(&self) -> Result<()> {
+    /// and wait until the log contains it. Returns the end of the lines that are complete then.
+    async fn barrier(&self) -> Result<Mark> {
         let (start, name) = (
             self.length()?,
             format!("barrier-{}", Timestamp::now().as_nanosecond()),
@@ -130,14 +129,15 @@ impl Audit {
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(&review)?)
-            .map_err(crate::Error::other)?;
+            .map_err(Error::other)?;
         self.client.request_text(request).await?;
         eventually(
             "the audit log has our own write",
             Duration::from_secs(10),
             async || {
-                if self.text(Mark(start)).map_err(NotYet::new)?.contains(&name) {
-                    return Ok(());
+                let text = self.complete_lines(Mark(start)).map_err(NotYet::new)?;
+                if text.contains(&name) {
+                    return Ok(Mark(start + text.len() as u64));
                 }
                 Err(NotYet::new("nothing"))
             },
@@ -151,20 +151,19 @@ impl Audit {
             .len())
     }
 
-    fn text(&self, mark: Mark) -> Result<String> {
+    /// The lines after a mark, without one that is still being written.
+    fn complete_lines(&self, mark: Mark) -> Result<String> {
         let what = format!("read {}", self.log.display());
         let mut file = File::open(&self.log).context(&what)?;
         file.seek(SeekFrom::Start(mark.0)).context(&what)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).context(&what)?;
-        Ok(text)
+        let mut log = Vec::new();
+        file.read_to_end(&mut log).context(&what)?;
+        String::from_utf8(whole_lines(log)).map_err(Error::other)
     }
 
     fn read(&self, mark: Mark) -> Result<Vec<Write>> {
-        let text = self.text(mark)?;
-        // The last line may be incomplete.
-        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-        let writes = complete
+        let writes = self.complete_lines(mark)?;
+        let writes = writes
             .lines()
             .map(|line| Ok(serde_json::from_str::<Line>(line)?.into()));
         let mut writes: Vec<Write> = writes.collect::<Result<_>>()?;
@@ -172,6 +171,12 @@ impl Audit {
         writes.sort_by_key(|write| write.time);
         Ok(writes)
     }
+}
+
+fn whole_lines(mut log: Vec<u8>) -> Vec<u8> {
+    let end = log.iter().rposition(|byte| *byte == b'\n');
+    log.truncate(end.map_or(0, |end| end + 1));
+    log
 }
 
 #[derive(Deserialize)]
@@ -234,6 +239,23 @@ impl From<Line> for Write {
             name: object.name,
             dry_run: line.uri.contains("dryRun=All"),
             code: line.response_status.map_or(0, |response| response.code),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_lines;
+
+    #[test]
+    fn line_that_is_still_being_written_is_not_read() {
+        for (log, expected) in [
+            ("", ""),
+            ("{\"verb\"", ""),
+            ("{}\n", "{}\n"),
+            ("{}\n{}\n{\"verb\"", "{}\n{}\n"),
+        ] {
+            assert_eq!(whole_lines(log.into()), expected.as_bytes());
         }
     }
 }
