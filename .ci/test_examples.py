@@ -1,4 +1,4 @@
-"""Runs the script of examples/quickstart/client.yaml against an invented broker."""
+"""The quickstart's files: what its page shows of them, and the script of client.yaml, run against an invented broker."""
 
 import http.server
 import json
@@ -10,12 +10,15 @@ import tempfile
 import threading
 import unittest
 
+import documents
+
 try:
     import yaml
 except ImportError:
     yaml = None
 
-CLIENT = pathlib.Path(__file__).resolve().parent.parent / "examples/quickstart/client.yaml"
+TOP = pathlib.Path(__file__).resolve().parent.parent
+FILES = TOP / "examples/quickstart"
 OTHERS = [{"id": str(number), "payload": number} for number in range(3)]
 
 
@@ -50,6 +53,18 @@ class Broker(http.server.BaseHTTPRequestHandler):
 
 
 @unittest.skipIf(yaml is None, "manifests need PyYAML: pip install pyyaml")
+class PageTest(unittest.TestCase):
+    def test_the_page_shows_what_the_files_contain(self):
+        page = (TOP / "docs/quickstart.md").read_text(encoding="utf-8")
+        hello, chat = (yaml.safe_load(block.text) for block in documents.blocks(page) if block.language == "yaml")
+        handler, actor = yaml.safe_load_all((FILES / "hello.yaml").read_text(encoding="utf-8"))
+        self.assertEqual(hello, actor)
+        self.assertIn(" ".join(handler["data"]["hello.py"].split()), documents.spans(page))
+        binding = yaml.safe_load((FILES / "chat.yaml").read_text(encoding="utf-8"))["spec"]
+        self.assertEqual({"transport": "rabbitmq", **chat["spec"]}, binding)
+
+
+@unittest.skipIf(yaml is None, "manifests need PyYAML: pip install pyyaml")
 class AskTest(unittest.TestCase):
     def setUp(self):
         self.broker = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Broker)
@@ -58,7 +73,7 @@ class AskTest(unittest.TestCase):
         threading.Thread(target=self.broker.serve_forever, daemon=True).start()
         self.addCleanup(self.broker.server_close)
         self.addCleanup(self.broker.shutdown)
-        script = next(yaml.safe_load_all(CLIENT.read_text(encoding="utf-8")))["data"]["ask.py"]
+        script = next(yaml.safe_load_all((FILES / "client.yaml").read_text(encoding="utf-8")))["data"]["ask.py"]
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.script = pathlib.Path(folder.name, "ask.py")
