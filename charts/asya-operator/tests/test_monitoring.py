@@ -70,6 +70,11 @@ class Monitoring(ChartCase):
         (endpoint,) = monitor["spec"]["endpoints"]
         self.assertIn(endpoint["port"], {port["name"] for port in service["spec"]["ports"]})
 
+    def test_series_of_an_actor_keep_the_actors_namespace(self):
+        """OBS-3: alerts and dashboard group by label `namespace`, which Prometheus would replace by the operator's."""
+        monitor = self.helm.objects(at("metrics.serviceMonitor.enabled", True))["ServiceMonitor", NAME + "-metrics"]
+        self.assertEqual([endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"]], [True])
+
 
 class WithHelm3(Monitoring, unittest.TestCase):
     major = 3

@@ -257,12 +257,14 @@ class Values(ChartCase):
         self.assertEqual(monitor["metadata"], service["metadata"])
         selector = monitor["spec"]["selector"]["matchLabels"]
         self.assertTrue(selector and selector.items() <= service["metadata"]["labels"].items())
-        self.assertEqual(monitor["spec"]["endpoints"], [{"port": service["spec"]["ports"][0]["name"], "interval": "30s"}])
+        endpoint = {"port": service["spec"]["ports"][0]["name"], "interval": "30s", "honorLabels": True}
+        self.assertEqual(monitor["spec"]["endpoints"], [endpoint])
 
     def test_service_monitor_takes_its_interval_and_the_labels_that_a_prometheus_selects(self):
         """OPS-10"""
         labels = {"release": "prometheus", "app.kubernetes.io/instance": "monitoring"}
-        for interval, endpoint in (("1m30s", {"port": "metrics", "interval": "1m30s"}), ("", {"port": "metrics"})):
+        endpoint = {"port": "metrics", "honorLabels": True}
+        for interval, endpoint in (("1m30s", {**endpoint, "interval": "1m30s"}), ("", endpoint)):
             values = {"enabled": True, "interval": interval, "labels": labels}
             objects = self.helm.objects({"metrics": {"serviceMonitor": values}})
             service, monitor = (objects[kind, NAME + "-metrics"] for kind in ("Service", "ServiceMonitor"))
