@@ -6,6 +6,8 @@ import unittest
 from chart import RABBITMQ, SQS, ChartCase, at
 from helm import CHART, NAME, TESTS
 
+EXAMPLES = CHART.parent.parent / "examples"
+
 
 def as_environment(transports):
     return json.dumps({"transports": transports}, sort_keys=True, separators=(",", ":"))
@@ -367,11 +369,21 @@ class Values(ChartCase):
         self.assertEqual(self.transports({"transports": {"eu": transport}}), {"eu": transport})
 
     def test_values_of_the_examples_are_accepted_and_enable_a_transport(self):
-        files = sorted((CHART.parent.parent / "examples").rglob("*values.yaml"))
+        files = sorted({*EXAMPLES.rglob("*values.yaml")} - {EXAMPLES / "production-values.yaml"})
         self.assertGreater(len(files), 5)
         for file in files:
             with self.subTest(file.name):
                 self.assertEqual([each["enabled"] for each in self.transports(file).values()], [True])
+
+    def test_values_for_production_have_standbys_and_monitoring(self):
+        """OPS-11"""
+        objects = self.helm.objects(EXAMPLES / "production-values.yaml")
+        self.assertEqual([objects["Deployment", name]["spec"]["replicas"] for name in (NAME, NAME + "-webhook")], [2, 3])
+        kinds = [kind for kind, _ in objects]
+        self.assertEqual([kinds.count(kind) for kind in ("PodDisruptionBudget", "ServiceMonitor", "PrometheusRule")], [2, 2, 1])
+        self.assertIn(("ConfigMap", NAME + "-dashboard"), objects)
+        arguments = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
+        self.assertNotIn("500m", str(arguments), "the limit of CPU is removed")
 
 
 class WithHelm3(Values, unittest.TestCase):
