@@ -1,7 +1,7 @@
 //! Compares the permissions of both programs in docs/security.md with those that the API server grants.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
@@ -13,8 +13,6 @@ use crate::own_cluster;
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 const HOME: &str = "asya-system";
-/// Path of another chart, whose permissions with everything enabled are printed in the column "before".
-const BEFORE: &str = "ASYA_RIGHTS_BEFORE";
 const PROGRAMS: [&str; 2] = ["asya-operator", "asya-operator-webhook"];
 const COLUMNS: [&str; 3] = ["off", "on", "narrow"];
 /// Keys of `binding.kinds`.
@@ -47,8 +45,8 @@ const VERBS: [&str; 9] = [
 
 /// Verbs by resource (with resource names) and by the scope in which they are granted.
 type Rights = BTreeMap<String, BTreeMap<String, BTreeSet<&'static str>>>;
-/// A resource's row in a table: the column "before", and the current columns.
-type Row = [String; 4];
+/// The columns of a resource's row in a table.
+type Row = [String; 3];
 
 fn values(column: &str, namespace: &str) -> Value {
     let sqs = json!({"enabled": true, "type": "sqs", "config": {"region": "eu-west-1"}});
@@ -155,7 +153,7 @@ fn cell(rights: &Rights, resource: &str) -> String {
 }
 
 /// Installs the chart's RBAC objects, returns the permissions of both programs, and uninstalls the objects.
-async fn installed(scenario: &Scenario, (chart, column): (&Path, &str)) -> Result<Vec<Rights>> {
+async fn installed(scenario: &Scenario, chart: &Path, column: &str) -> Result<Vec<Rights>> {
     let mut command = vec!["template", "--show-only", "templates/serviceaccount.yaml"];
     command.extend(["--show-only", "templates/rbac.yaml"]);
     if column != "off" {
@@ -189,11 +187,11 @@ fn told(program: &str) -> BTreeMap<String, (Row, String)> {
     let mut told = BTreeMap::new();
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [resources, before, off, on, narrow, reason] = cells[..] else {
+        let [resources, off, on, narrow, reason] = cells[..] else {
             panic!("{row}");
         };
         for resource in resources.split(", ") {
-            let row = [before, off, on, narrow].map(str::to_owned);
+            let row = [off, on, narrow].map(str::to_owned);
             let resource = resource.trim_matches('`').to_owned();
             let twice = told.insert(resource, (row, reason.to_owned()));
             assert_eq!(twice, None, "{program} has a resource twice: {resources}");
@@ -232,34 +230,24 @@ async fn security_page_lists_the_rights_of_both_programs() {
         let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
         let mut columns = Vec::new();
         for column in COLUMNS {
-            columns.push(installed(scenario, (&chart, column)).await?);
+            columns.push(installed(scenario, &chart, column).await?);
         }
-        let before = match std::env::var(BEFORE) {
-            Ok(chart) => Some(installed(scenario, (&PathBuf::from(chart), "on")).await?),
-            Err(_) => None,
-        };
         let mut wrong = Vec::new();
         for (number, program) in PROGRAMS.into_iter().enumerate() {
             let told = told(program);
             let mut all: BTreeSet<&String> = told.keys().collect();
-            let of_column = columns.iter().chain(&before);
-            all.extend(of_column.flat_map(|it| it[number].keys()));
+            all.extend(columns.iter().flat_map(|it| it[number].keys()));
             let mut is_so = BTreeMap::new();
             for resource in all {
-                let (row, reason) = told.get(resource).cloned().unwrap_or_default();
-                let [mut first, ..] = row;
-                if let Some(before) = &before {
-                    first = cell(&before[number], resource);
-                }
-                let [off, on, narrow] = [0, 1, 2].map(|it| cell(&columns[it][number], resource));
-                is_so.insert(resource.clone(), ([first, off, on, narrow], reason));
+                let (_, reason) = told.get(resource).cloned().unwrap_or_default();
+                let row = [0, 1, 2].map(|it| cell(&columns[it][number], resource));
+                is_so.insert(resource.clone(), (row, reason));
             }
             let table = printed(&is_so);
             if is_so != told {
                 wrong.push(format!("{program} has other rights:\n{table}"));
             }
-            let unreasoned = |(row, reason): &(Row, String)| reason.is_empty() || row[0].is_empty();
-            if told.values().any(unreasoned) {
+            if told.values().any(|(_, reason)| reason.is_empty()) {
                 wrong.push(format!("{program} has a right for no reason:\n{table}"));
             }
         }
