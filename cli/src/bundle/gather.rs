@@ -150,9 +150,10 @@ async fn log(
     let path = format!("logs/{namespace}/{name}/{container}");
     let text = bundle.read(cluster.log(namespace, name, container, false).await);
     bundle.text(&format!("{path}.log"), text);
-    let statuses = pod["status"]["containerStatuses"].as_array();
-    let mut statuses = statuses.into_iter().flatten();
-    let status = statuses.find(|it| it["name"] == *container);
+    // A native sidecar is an init container.
+    let statuses = |field: &str| pod["status"][field].as_array().into_iter().flatten();
+    let mut all = statuses("containerStatuses").chain(statuses("initContainerStatuses"));
+    let status = all.find(|it| it["name"] == *container);
     if status.is_some_and(|it| it["restartCount"].as_i64() > Some(0)) {
         let text = bundle.read(cluster.log(namespace, name, container, true).await);
         bundle.text(&format!("{path}.previous.log"), text);
@@ -221,6 +222,33 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+
+    /// docs/cli.md: the archive has the sidecars' logs. A native sidecar restarts like any other.
+    #[tokio::test]
+    async fn restarted_sidecar_gives_the_log_of_its_former_run() {
+        let answer = |request: Request<Body>| {
+            let is_log = request.uri().path().ends_with("/log");
+            assert!(is_log, "{}", request.uri());
+            let response = Response::builder().body(Body::from(b"line\n".to_vec()));
+            async move { response.map_err(tower::BoxError::from) }
+        };
+        let cluster = Cluster::of(Client::new(tower::service_fn(answer), "models"));
+        for (field, restarts, expected) in [
+            ("containerStatuses", 1, true),
+            ("initContainerStatuses", 1, true),
+            ("initContainerStatuses", 0, false),
+        ] {
+            let pod = json!({
+                "metadata": {"name": "phi-0"},
+                "status": {field: [{"name": SIDECAR, "restartCount": restarts}]},
+            });
+            let mut bundle = Bundle::default();
+            log(&cluster, "models", &pod, SIDECAR, &mut bundle).await;
+            let mut paths = bundle.files.iter().map(|it| &*it.0);
+            let former = "logs/models/phi-0/asya-sidecar.previous.log";
+            assert_eq!(paths.any(|it| it == former), expected, "{field} {restarts}");
+        }
+    }
 
     /// The operator may share its namespace with brokers, or with actors.
     #[tokio::test]
