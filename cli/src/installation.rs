@@ -24,6 +24,7 @@ const VARIABLES: [&str; 8] = [
     "ASYA_OPENSHIFT",
 ];
 const TRANSPORTS: &str = "ASYA_TRANSPORT_CONFIG";
+const LEADER_ELECTION: &str = "--leader-elect=";
 const FACTS_FLAG: &str = "--facts-config-map=";
 /// The flag that names the Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "--tls-secret=";
@@ -249,9 +250,15 @@ impl OperatorDeployment {
         self.args.iter().find_map(|arg| arg.strip_prefix(name))
     }
 
-    /// The release, according to the tag of its image.
+    /// Whether the replicas elect a leader: without, no program touches the Lease.
+    pub fn elects_leader(&self) -> bool {
+        self.flag(LEADER_ELECTION) != Some("false")
+    }
+
+    /// The release, according to the tag of its image; a digest behind it names none.
     pub fn release(&self) -> Option<&str> {
-        let (_, tag) = self.image.rsplit_once(':')?;
+        let named = self.image.split('@').next()?;
+        let (_, tag) = named.rsplit_once(':')?;
         Some(tag).filter(|tag| !tag.contains('/'))
     }
 }
@@ -337,6 +344,32 @@ mod tests {
             OperatorDeployment::of(&json!({"spec": {"replicas": 1}})),
             None
         );
+    }
+
+    /// docs/cli.md: `check` compares releases, and the chart's `image.tag` may have a digest.
+    #[test]
+    fn release_is_the_tag_without_the_digest() {
+        let digest = format!("sha256:{}", "9f86d081".repeat(8));
+        for (image, release) in [
+            (
+                "registry.test:5000/asya-operator:0.1.0".to_owned(),
+                Some("0.1.0"),
+            ),
+            (
+                format!("registry.test:5000/asya-operator:0.1.0@{digest}"),
+                Some("0.1.0"),
+            ),
+            (format!("asya-operator:0.1.0@{digest}"), Some("0.1.0")),
+            (format!("registry.test:5000/asya-operator@{digest}"), None),
+            (format!("asya-operator@{digest}"), None),
+            ("registry.test:5000/asya-operator".to_owned(), None),
+        ] {
+            let deployment = OperatorDeployment {
+                image,
+                ..OperatorDeployment::default()
+            };
+            assert_eq!(deployment.release(), release, "{}", deployment.image);
+        }
     }
 
     /// OPS-3: the operator may be newer than this program.

@@ -119,7 +119,12 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     if !is_elsewhere {
         checks.extend(several_operators(&observed.controllers));
         checks.extend(operator_permissions(observed));
-        checks.push(leader(&observed.lease, now));
+        checks.push(match controller {
+            Some(controller) if !controller.elects_leader() => {
+                Check::ok("leader", "leader election is off")
+            }
+            _ => leader(&observed.lease, now),
+        });
         checks.extend(webhook::checks(observed, now));
     }
     checks.push(keda(&observed.keda));

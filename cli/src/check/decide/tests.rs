@@ -243,6 +243,24 @@ fn each_fault_is_found_by_its_id() {
     }
 }
 
+/// docs/cli.md: `check` says whether the installation works, which it does with one replica that elects no leader.
+#[test]
+fn without_leader_election_no_lease_is_needed() {
+    for lease in [Ok(None), healthy().lease] {
+        let mut observed = healthy();
+        observed.lease = lease;
+        let controller = &mut observed.deployments.as_mut().unwrap()[0];
+        controller.args = vec!["--leader-elect=false".to_owned()];
+        let later = now() + k8s_openapi::jiff::SignedDuration::from_hours(1);
+        let checks = installed(&observed, later);
+        let leader = checks.iter().find(|it| it.subject == "leader").unwrap();
+        assert_eq!(
+            (leader.result, &*leader.detail),
+            (CheckResult::Ok, "leader election is off")
+        );
+    }
+}
+
 /// The leader makes the entry once the binding is effective.
 #[test]
 fn binding_that_is_not_effective_needs_no_entry() {
