@@ -66,7 +66,7 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
         404 if message.starts_with("namespaces ") => {
             format!("cannot {action}: the namespace does not exist; choose another with -n")
         }
-        404 if action.contains("asya.sh") => format!(
+        404 if action.contains("asya.sh") && !names_missing_object(message) => format!(
             "cannot {action}: AsyncActors are not installed in this cluster; install the operator's chart, or choose \
              another --context"
         ),
@@ -74,6 +74,11 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
         409 | 422 => format!("the API server refused to {action}: {message}"),
         _ => format!("cannot {action}: {message} ({code})"),
     }
+}
+
+/// Whether the object is missing; where the kind is unknown, the API server names none.
+fn names_missing_object(message: &str) -> bool {
+    message.ends_with("\" not found")
 }
 
 /// Whether the API server, a webhook, a policy or a quota says this against the object. A webhook that cannot review a
@@ -150,6 +155,29 @@ mod tests {
             found,
             "cannot create asyncactors.asya.sh in namespace models: the namespace does not exist; choose another with -n"
         );
+    }
+
+    /// docs/cli.md: an error says what is wrong, and what to do.
+    #[test]
+    fn missing_actor_is_told_from_a_missing_crd() {
+        for (message, expected) in [
+            (
+                "asyncactors.asya.sh \"embed\" not found",
+                "cannot patch asyncactors.asya.sh in namespace models: asyncactors.asya.sh \"embed\" not found",
+            ),
+            (
+                "404 page not found",
+                "cannot patch asyncactors.asya.sh in namespace models: AsyncActors are not installed in this cluster; \
+                 install the operator's chart, or choose another --context",
+            ),
+        ] {
+            let found = of_response(
+                "patch asyncactors.asya.sh in namespace models",
+                404,
+                message,
+            );
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

@@ -372,3 +372,42 @@ impl Cluster {
         Ok(namespaces.map(str::to_owned).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// docs/cli.md: an error says what is wrong. An API server without the CRD answers 404, as for a missing actor.
+    #[tokio::test]
+    async fn missing_actor_is_told_from_a_cluster_without_actors() {
+        let missing = r#"{"status": "Failure", "reason": "NotFound", "code": 404, "message": "\"embed\" not found"}"#;
+        for (answer_without_actor, expected) in [
+            (
+                missing,
+                "no AsyncActor embed in namespace models; choose another namespace with -n",
+            ),
+            (
+                "404 page not found",
+                "cannot get asyncactors.asya.sh in namespace models: AsyncActors are not installed in this cluster; \
+                 install the operator's chart, or choose another --context",
+            ),
+        ] {
+            let answer = move |request: Request<Body>| {
+                let (code, body) = match request.uri().path().rsplit('/').next() {
+                    Some("asyncactors") => (200, r#"{"metadata": {}, "items": []}"#),
+                    Some("models") => (200, r#"{"metadata": {"name": "models"}}"#),
+                    _ => (404, answer_without_actor),
+                };
+                let body = Body::from(body.as_bytes().to_vec());
+                let response = Response::builder().status(code).body(body);
+                async move { response.map_err(tower::BoxError::from) }
+            };
+            let cluster = Cluster::of(Client::new(tower::service_fn(answer), "models"));
+            let failure = cluster.actor("embed").await.unwrap_err();
+            assert_eq!(failure.to_string(), expected);
+        }
+    }
+}
