@@ -1,12 +1,14 @@
 //! `--watch`: an answer is printed again after each change of what it is about.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::time::Duration;
 
 use asya_shared::api::AsyncActor;
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::api::ApiResource;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::{Config, Error, Event};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::answer::{Answer, Failure, Report, within};
@@ -15,6 +17,10 @@ use crate::output::{self, clear_screen, print, print_error};
 
 /// Several objects often change together: they are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
+/// How long the first answer waits for the watches to begin, after which a newer one replaces it at once.
+const BEGIN: Duration = Duration::from_secs(1);
+/// Seconds after which a watch is begun again: a connection that is dead is noticed then, not after kube's 5 minutes.
+const RENEWAL: u32 = 60;
 
 /// Objects that the answer depends on.
 pub struct Watched {
@@ -82,46 +88,66 @@ pub async fn run(
     let timeout = connection.args().timeout;
     let limited = async || within(timeout, answer()).await;
     // Tells a missing name and missing permissions before the first watch does.
-    limited().await?;
+    let first = limited().await?;
     let cluster = connection.open_for_streams().await?;
-    let mut changes = changes(&cluster, watched);
-    let ended = async {
-        let mut screen = Screen::default();
-        let mut failures = Vec::new();
-        loop {
-            settled(&mut changes, &mut failures).await;
-            for failure in failures.drain(..) {
-                print_error(&format!("note: {failure}"));
-            }
-            match limited().await {
-                Ok(report) => {
-                    if let Err(error) = screen.show(&report) {
-                        return output::failure(&error);
-                    }
-                }
-                Err(failure) => print_error(&format!("note: {failure}")),
-            }
-        }
-    };
-    let failure = tokio::select! {
-        failure = ended => failure,
+    let changes = Changes::of(events(&cluster, watched));
+    let unwritten = tokio::select! {
+        ended = repeated(first, changes, limited) => ended.err(),
         _ = tokio::signal::ctrl_c() => None,
     };
-    match failure {
+    match unwritten.and_then(|error| output::failure(&error)) {
         Some(failure) => Err(failure),
         None => Ok(Report::new(String::new(), Answer::Fine)),
     }
 }
 
-fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, WatchChange> {
-    let streams = watched.into_iter().map(|it| {
+/// Prints the first answer, and another one after each change.
+///
+/// # Errors
+/// If standard output cannot be written; it has no other end.
+async fn repeated(
+    first: Report,
+    mut changes: Changes<'_>,
+    answer: impl AsyncFn() -> Result<Report, Failure>,
+) -> io::Result<()> {
+    let mut screen = Screen::default();
+    let mut is_due = {
+        let mut next = pin!(changes.next());
+        match tokio::time::timeout(BEGIN, &mut next).await {
+            Ok(true) => true,
+            Ok(false) => {
+                screen.show(&first)?;
+                false
+            }
+            Err(_) => {
+                screen.show(&first)?;
+                next.await
+            }
+        }
+    };
+    loop {
+        for failure in changes.failures.drain(..) {
+            print_error(&format!("note: {failure}"));
+        }
+        if is_due {
+            match answer().await {
+                Ok(report) => screen.show(&report)?,
+                Err(failure) => print_error(&format!("note: {failure}")),
+            }
+        }
+        is_due = changes.next().await;
+    }
+}
+
+fn events<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, (usize, WatchChange)> {
+    let streams = watched.into_iter().enumerate().map(|(watch, it)| {
         let namespace = match it.scope {
             Scope::ChosenNamespace => Some(&*cluster.namespace),
             Scope::AllNamespaces => None,
         };
         let config = Config {
             field_selector: it.fields,
-            ..Config::default()
+            ..Config::default().timeout(RENEWAL)
         };
         let events = watcher(cluster.metadata(&it.kind, namespace), config).default_backoff();
         let plural = it.kind.plural;
@@ -131,35 +157,67 @@ fn changes<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, WatchC
                     Ok(Event::Init | Event::InitApply(_)) => None,
                     Ok(Event::InitDone) => Some(WatchChange::Listed),
                     Ok(Event::Apply(_) | Event::Delete(_)) => Some(WatchChange::Changed),
+                    // The API server has dropped the versions since the last event; the objects are listed again.
+                    Err(Error::WatchError(status)) if status.code == 410 => None,
                     Err(error) => Some(WatchChange::Failed(format!(
                         "cannot watch {plural}: {error}"
                     ))),
                 };
-                std::future::ready(change)
+                std::future::ready(change.map(|change| (watch, change)))
             })
             .boxed()
     });
     stream::select_all(streams).boxed()
 }
 
-/// Waits for a change, and until no more follow immediately. Keeps the first failure: a watch that fails is tried
-/// again.
-async fn settled(changes: &mut BoxStream<'_, WatchChange>, failures: &mut Vec<String>) {
-    let mut is_due = false;
-    loop {
-        let next = if is_due {
-            let next = tokio::time::timeout(SETTLE, changes.next()).await;
-            let Ok(next) = next else { return };
-            next
-        } else {
-            changes.next().await
-        };
-        match next {
-            Some(WatchChange::Listed | WatchChange::Changed) => is_due = true,
-            Some(WatchChange::Failed(text)) if failures.is_empty() => failures.push(text),
-            Some(WatchChange::Failed(_)) => {}
-            // A watch has no end.
-            None => std::future::pending().await,
+/// What watches report.
+struct Changes<'a> {
+    /// Events, with the number of the watch.
+    events: BoxStream<'a, (usize, WatchChange)>,
+    /// What watches that fail have reported since they worked.
+    outages: BTreeMap<usize, BTreeSet<String>>,
+    /// Failures that the user has not been told.
+    failures: Vec<String>,
+}
+
+impl<'a> Changes<'a> {
+    fn of(events: BoxStream<'a, (usize, WatchChange)>) -> Self {
+        Self {
+            events,
+            outages: BTreeMap::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Waits for a change, and until no more follow immediately; or for a failure that was not told yet. A watch that
+    /// fails is tried again, and each of its failures told once until it works. Returns whether something has changed.
+    async fn next(&mut self) -> bool {
+        let mut is_due = false;
+        loop {
+            let next = if is_due {
+                let next = tokio::time::timeout(SETTLE, self.events.next()).await;
+                let Ok(next) = next else { return true };
+                next
+            } else {
+                self.events.next().await
+            };
+            match next {
+                Some((watch, WatchChange::Listed | WatchChange::Changed)) => {
+                    self.outages.remove(&watch);
+                    is_due = true;
+                }
+                Some((watch, WatchChange::Failed(text))) => {
+                    let told = self.outages.entry(watch).or_default();
+                    if told.insert(text.clone()) {
+                        self.failures.push(text);
+                        if !is_due {
+                            return false;
+                        }
+                    }
+                }
+                // A watch has no end.
+                None => std::future::pending().await,
+            }
         }
     }
 }
@@ -187,5 +245,43 @@ impl Screen {
         let shown = Report::new(format!("{prefix}{}", report.text), report.answer);
         self.last = Some(report.text.clone());
         print(&shown.with_notes(report.notes.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(watch: usize, text: &str) -> (usize, WatchChange) {
+        (watch, WatchChange::Failed(text.to_owned()))
+    }
+
+    /// docs/cli.md: `--watch` says what it cannot watch.
+    #[tokio::test(start_paused = true)]
+    async fn failure_of_a_watch_is_told_at_once_and_once_until_it_works() {
+        let events = [
+            failed(0, "refused"),
+            failed(0, "refused"),
+            failed(1, "forbidden"),
+            failed(0, "timed out"),
+            failed(1, "forbidden"),
+            failed(0, "refused"),
+            (0, WatchChange::Listed),
+            failed(0, "refused"),
+        ];
+        let events = stream::iter(events).chain(stream::pending());
+        let mut changes = Changes::of(events.boxed());
+        let mut told = Vec::new();
+        for _ in 0..4 {
+            let is_due = changes.next().await;
+            told.push((is_due, std::mem::take(&mut changes.failures).join(",")));
+        }
+        let expected = [
+            (false, "refused"),
+            (false, "forbidden"),
+            (false, "timed out"),
+            (true, "refused"),
+        ];
+        assert_eq!(told, expected.map(|(is_due, it)| (is_due, it.to_owned())));
     }
 }

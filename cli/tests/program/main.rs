@@ -1,6 +1,8 @@
 //! The built program: exit codes, and bad input, each answered by one line that says what to do.
 #![allow(clippy::unwrap_used)]
 
+mod api_server;
+
 use std::fs;
 use std::path::PathBuf;
 

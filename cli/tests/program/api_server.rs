@@ -1,0 +1,118 @@
+//! The built program beside an API server of a few lines.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::file;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request, as the lines of its head.
+type Head = Vec<String>;
+
+/// Answers requests with a status and a body until the test ends. Returns its address, and the first lines of requests.
+fn serve(
+    answer: impl Fn(&Head) -> (u16, String) + Send + 'static,
+) -> (SocketAddr, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, requests) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let head = head_of(&stream);
+            let (code, body) = answer(&head);
+            // The test may be over.
+            let _ = sender.send(head.into_iter().next().unwrap_or_default());
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {code} Answer\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    (address, requests)
+}
+
+fn head_of(stream: &TcpStream) -> Head {
+    let lines = BufReader::new(stream).lines();
+    let lines = lines.map_while(Result::ok);
+    lines.take_while(|line| !line.is_empty()).collect()
+}
+
+/// A kubeconfig of this API server.
+fn kubeconfig(name: &str, server: &str, proxy: &str) -> String {
+    let text = format!(
+        "current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u, namespace: models}}}}]
+clusters: [{{name: c, cluster: {{server: '{server}', proxy-url: '{proxy}'}}}}]
+users: [{{name: u, user: {{}}}}]
+"
+    );
+    file(name, &text)
+}
+
+fn list(items: &str) -> String {
+    format!(
+        r#"{{"kind": "AsyncActorList", "apiVersion": "asya.sh/v1alpha1", "metadata": {{}}, "items": [{items}]}}"#
+    )
+}
+
+const ACTOR: &str = r#"{"kind": "AsyncActor", "apiVersion": "asya.sh/v1alpha1",
+    "metadata": {"name": "embed", "namespace": "models"}, "spec": {"transport": "mq"}}"#;
+
+/// Reads lines until one contains this text.
+fn wait_for(lines: &Receiver<String>, text: &str) -> String {
+    loop {
+        let line = lines.recv_timeout(PATIENCE);
+        let line = line.unwrap_or_else(|error| panic!("{text}: {error}"));
+        if line.contains(text) {
+            return line;
+        }
+    }
+}
+
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+/// docs/cli.md: `--watch` prints an answer also where the user may read actors and not watch them, and says so.
+#[test]
+fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {
+    let (address, _requests) = serve(|head| {
+        let is_watch = head
+            .iter()
+            .any(|line| line.contains("as=PartialObjectMetadataList"));
+        if is_watch {
+            (403, "may not watch".to_owned())
+        } else {
+            (200, list(ACTOR))
+        }
+    });
+    let config = kubeconfig("watched.yaml", &format!("http://{address}"), "");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("kubectl-asya"));
+    let mut program = command
+        .args(["status", "--watch", "--kubeconfig", &config])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = lines_of(program.stdout.take().unwrap());
+    let err = lines_of(program.stderr.take().unwrap());
+    wait_for(&out, "embed");
+    wait_for(&err, "note: cannot watch asyncactors: ");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
