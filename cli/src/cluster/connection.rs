@@ -1,9 +1,11 @@
 //! Opens the cluster of the user's kubeconfig.
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use std::env;
+
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
-use super::{Cluster, failure};
+use super::{Cluster, failure, kubeconfig, proxy};
 use crate::answer::Failure;
 use crate::args::ConnectionArgs;
 
@@ -83,21 +85,18 @@ impl Connection {
     }
 
     async fn config(&self) -> Result<Config, Failure> {
-        let config = self.read_config().await;
-        config.map_err(|error| failure::unusable(&error, self.0.kubeconfig.as_deref()))
-    }
-
-    async fn read_config(&self) -> Result<Config, KubeconfigError> {
+        let args = &self.0;
+        let unusable = |error| failure::unusable(&error, args.kubeconfig.as_deref());
+        let kubeconfig = kubeconfig::read(args.kubeconfig.as_deref()).map_err(unusable)?;
+        let proxy_url = kubeconfig::proxy_url(&kubeconfig, args.context.as_deref());
         let options = KubeConfigOptions {
-            context: self.0.context.clone(),
+            context: args.context.clone(),
             ..KubeConfigOptions::default()
         };
-        match &self.0.kubeconfig {
-            Some(path) => {
-                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await
-            }
-            None => Config::from_kubeconfig(&options).await,
-        }
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = config.map_err(unusable)?;
+        config.proxy_url = proxy::of(&config.cluster_url, proxy_url, |name| env::var(name).ok())?;
+        Ok(config)
     }
 }
 

@@ -127,6 +127,10 @@ pub fn unusable(error: &KubeconfigError, given: Option<&Path>) -> Failure {
         KubeconfigError::LoadContext(name) => {
             format!("{given}: there is no context {name}; `kubectl config get-contexts` lists all")
         }
+        KubeconfigError::ParseNoProxy(error) => format!("NO_PROXY: {error}; correct or unset it"),
+        KubeconfigError::ParseProxyUrl(error) => {
+            format!("proxy-url of {given}, or else HTTPS_PROXY: {error}; correct or unset it")
+        }
         error => format!("{given}: {error}; pass --kubeconfig or --context, or set KUBECONFIG"),
     })
 }

@@ -4,7 +4,9 @@ mod connection;
 mod dry_run;
 mod failure;
 mod kinds;
+mod kubeconfig;
 mod pods;
+mod proxy;
 
 use std::fmt;
 

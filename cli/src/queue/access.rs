@@ -323,6 +323,7 @@ async fn sqs(
     Ok(BrokerEndpoint::Sqs(Account {
         region: config.and_then(|it| it.region.clone()),
         endpoint,
+        is_forwarded: false,
         keys,
         owner: config.and_then(|it| it.account_id.clone()),
     }))

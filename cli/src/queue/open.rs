@@ -92,6 +92,7 @@ async fn forwarded_endpoint(
     let forwarded = forward(cluster, host, port, timeout).await?.forward;
     if let Some(forward) = &forwarded {
         account.endpoint = Some(format!("http://{}/{path}", forward.address));
+        account.is_forwarded = true;
     }
     Ok(forwarded)
 }

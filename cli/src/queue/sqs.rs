@@ -18,6 +18,9 @@ use aws_sdk_sqs::types::{
     Message, MessageAttributeValue, MessageSystemAttributeName as Known,
     QueueAttributeName as Attribute,
 };
+use aws_smithy_http_client::Builder as HttpClient;
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -37,6 +40,8 @@ pub struct Account {
     pub region: Option<String>,
     /// URL of a server other than AWS.
     pub endpoint: Option<String>,
+    /// Whether the endpoint is a port-forward of this program, to which no proxy leads.
+    pub is_forwarded: bool,
     /// Access key id and secret access key; `None`: the default chain of AWS.
     pub keys: Option<(String, String)>,
     /// Owner of the queues.
@@ -79,8 +84,15 @@ impl Sqs {
         if let Some((id, secret)) = &account.keys {
             loader = loader.credentials_provider(Credentials::new(id, secret, None, None, "user"));
         }
+        let mut config = aws_sdk_sqs::config::Builder::from(&loader.load().await);
+        if account.is_forwarded {
+            // The SDK's own client obeys HTTP_PROXY for loopback addresses, too. Credentials still come through a proxy.
+            let provider = Provider::Rustls(CryptoMode::AwsLc);
+            let client = HttpClient::new().tls_provider(provider).build_https();
+            config = config.http_client(client);
+        }
         Self {
-            client: Client::new(&loader.load().await),
+            client: Client::from_conf(config.build()),
             owner: account.owner.clone(),
             urls: HashMap::new(),
             limit,

@@ -87,6 +87,68 @@ fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
+/// docs/cli.md: proxies as with kubectl. None leads to this machine, and `proxy-url` is obeyed in any case.
+#[test]
+fn proxy_is_used_as_by_kubectl() {
+    let (server, _requests) = serve(|_| (200, list(ACTOR)));
+    let (proxy, tunnels) = serve(|_| (502, String::new()));
+    let nothing = "http://127.0.0.1:1";
+    let proxy: &str = &format!("http://{proxy}");
+    let elsewhere = "https://api.invalid:6443";
+    let local = format!("http://{server}");
+    let tunnel = Some("CONNECT api.invalid:6443 HTTP/1.1");
+    for (server, proxy_url, variables, code, expected) in [
+        (
+            &*local,
+            "",
+            &[("HTTPS_PROXY", nothing), ("HTTP_PROXY", nothing)][..],
+            1,
+            None,
+        ),
+        (elsewhere, "", &[("HTTPS_PROXY", proxy)][..], 2, tunnel),
+        (
+            elsewhere,
+            "",
+            &[("HTTPS_PROXY", proxy), ("NO_PROXY", ".invalid")],
+            2,
+            None,
+        ),
+        (
+            elsewhere,
+            "",
+            &[("HTTPS_PROXY", proxy), ("NO_PROXY", "127.0.0.1")],
+            2,
+            tunnel,
+        ),
+        (
+            elsewhere,
+            &proxy,
+            &[("HTTPS_PROXY", nothing), ("NO_PROXY", "*")],
+            2,
+            tunnel,
+        ),
+    ] {
+        let config = kubeconfig("proxied.yaml", server, proxy_url);
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("kubectl-asya"));
+        let command = command
+            .args(["status", "--kubeconfig", &config])
+            .env_clear();
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{server} {variables:?}: {text}"
+        );
+        let tunnels: Vec<String> = tunnels.try_iter().collect();
+        assert_eq!(
+            tunnels.first().map(String::as_str),
+            expected,
+            "{variables:?}: {text}"
+        );
+    }
+}
+
 /// docs/cli.md: `--watch` prints an answer also where the user may read actors and not watch them, and says so.
 #[test]
 fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {

@@ -81,6 +81,7 @@ impl Fake {
     pub async fn client(&self) -> Sqs {
         let account = Account {
             endpoint: Some(self.url.clone()),
+            is_forwarded: true,
             keys: Some(("id".to_owned(), "secret".to_owned())),
             ..Account::default()
         };

@@ -56,6 +56,28 @@ fn delivery_counts_receives_before_this_one_and_knows_its_source() {
     );
 }
 
+/// docs/cli.md: no proxy leads to a port-forward. The SDK reads the variables, which only another process may be given.
+#[tokio::test]
+async fn port_forward_is_reached_without_a_proxy() {
+    if std::env::var("HTTP_PROXY").as_deref() != Ok(NOTHING) {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = concat!(module_path!(), "::port_forward_is_reached_without_a_proxy");
+        let (_, name) = name.split_once("::").unwrap();
+        let again = again.args([name, "--exact"]).env("HTTP_PROXY", NOTHING);
+        let output = again.env_remove("NO_PROXY").env_remove("no_proxy").output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("1 passed"), "{text}");
+        return;
+    }
+    let server = Fake::start(&[("q", &[])]).await;
+    let size = server.client().await.size("q").await.unwrap();
+    assert_eq!(size.unwrap().waiting, 0);
+}
+
+/// A proxy that does not answer.
+const NOTHING: &str = "http://127.0.0.1:1";
+
 const ME: &str = "embed";
 
 /// An actor with a dead letter queue that others share.
