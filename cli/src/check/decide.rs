@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::gather::{Observed, Prerequisites, Read};
+use super::lease::ObservedLease;
 use super::permissions::Needed;
 use crate::answer::Answer;
 use crate::catalogue;
@@ -123,7 +124,7 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
             Some(controller) if !controller.elects_leader() => {
                 Check::ok("leader", "leader election is off")
             }
-            _ => leader(&observed.lease, now),
+            _ => leader(&observed.lease),
         });
         checks.extend(webhook::checks(observed, now));
     }
@@ -348,27 +349,29 @@ fn lacks(needed: &Needed) -> String {
     )
 }
 
-/// The holder must have renewed its lease within its duration.
-fn leader(lease: &Read<Option<Value>>, now: Timestamp) -> Check {
-    let spec = match lease {
-        Ok(Some(lease)) => &lease["spec"],
+/// The holder must have renewed its lease within its duration, or renew it now.
+fn leader(lease: &Read<Option<ObservedLease>>) -> Check {
+    let lease = match lease {
+        Ok(Some(lease)) => lease,
         Ok(None) => return Check::failed("leader", "LeaderMissing", "There is no Lease."),
         Err(why) => return Check::unknown("leader", why),
     };
-    let holder = spec["holderIdentity"].as_str().filter(|it| !it.is_empty());
-    let renewed = spec["renewTime"]
-        .as_str()
-        .and_then(|it| it.parse::<Timestamp>().ok());
-    let (Some(holder), Some(renewed)) = (holder, renewed) else {
+    let (Some(holder), Some(renewed)) = (lease.holder(), lease.renewed()) else {
         return Check::failed("leader", "LeaderMissing", "Nobody holds the Lease.");
     };
-    let age = now.duration_since(renewed).as_secs();
-    let duration = spec["leaseDurationSeconds"].as_i64().unwrap_or(10);
-    if age > duration {
-        let detail = format!("{holder} renewed it {} ago.", since(renewed, now));
-        return Check::failed("leader", "LeaderMissing", &detail);
+    if lease.is_renewed {
+        return Check::ok("leader", format!("{holder}, which renews its Lease"));
     }
-    Check::ok("leader", format!("{holder}, renewed {age}s ago"))
+    let age = lease.read_at.duration_since(renewed).as_secs();
+    if lease.looks_held() {
+        return Check::ok("leader", format!("{holder}, renewed {}s ago", age.max(0)));
+    }
+    let detail = if age < 0 {
+        format!("{holder} does not renew it.")
+    } else {
+        format!("{holder} renewed it {} ago.", since(renewed, lease.read_at))
+    };
+    Check::failed("leader", "LeaderMissing", &detail)
 }
 
 fn keda(is_installed: &Read<bool>) -> Check {

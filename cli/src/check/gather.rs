@@ -6,18 +6,17 @@ use std::time::Duration;
 use asya_certs::data::Data;
 use asya_shared::admission::CRD_NAME;
 use asya_shared::api::AsyncActor;
-use asya_shared::names::LEASE;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::lease::{self, ObservedLease};
 use super::permissions::{self, Needed};
 use crate::answer::Failure;
 use crate::cluster::{ApiFailure, Cluster, Permission, resource};
@@ -47,7 +46,7 @@ pub struct Observed {
     pub controllers: Read<Vec<ControllerLocation>>,
     /// Whether the operator has each permission that it needs.
     pub operator_permissions: Read<Vec<(Needed, bool)>>,
-    pub lease: Read<Option<Value>>,
+    pub lease: Read<Option<ObservedLease>>,
     pub validating_configurations: Read<Vec<Value>>,
     pub mutating_configurations: Read<Vec<Value>>,
     /// The Secret with the webhook's certificate.
@@ -113,15 +112,14 @@ const fn create(group: &'static str, resource: &'static str) -> Permission {
 /// If the API server cannot be reached.
 pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Observed, Failure> {
     let version = cluster.version().await?;
-    let operator = Some(&*cluster.operator_namespace);
-    let (lease_kind, actor_kind) = (resource::<Lease>(), resource::<AsyncActor>());
+    let actor_kind = resource::<AsyncActor>();
     let validating = resource::<ValidatingWebhookConfiguration>();
     let mutating = resource::<MutatingWebhookConfiguration>();
-    let (crd, keda, deployments, lease, validating, mutating, review, installation, actors) = futures::join!(
+    let (crd, keda, deployments, mut lease, validating, mutating, review, installation, actors) = futures::join!(
         crd(cluster, CRD_NAME),
         crd(cluster, KEDA_CRD),
         installation::deployments(cluster),
-        cluster.get(&lease_kind, operator, LEASE),
+        lease::read(cluster),
         cluster.list(&validating, None),
         cluster.list(&mutating, None),
         review(cluster),
@@ -130,11 +128,12 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
     );
     let deployments = deployments.map_err(|failure| failure.to_string());
     let found = deployments.as_deref().unwrap_or_default();
-    let (controllers, operator_permissions, serving_secret, endpoints, (queues, notes)) = futures::join!(
+    let (controllers, operator_permissions, serving_secret, endpoints, is_renewed, (queues, notes)) = futures::join!(
         controllers(cluster),
         operator_permissions(cluster, found),
         serving_secret(cluster, found),
         endpoints(cluster, found),
+        lease::is_renewed(cluster, &lease, timeout),
         queues(
             cluster,
             installation.as_ref().ok(),
@@ -142,6 +141,9 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
             timeout
         ),
     );
+    if let Ok(Some(lease)) = &mut lease {
+        lease.is_renewed = is_renewed;
+    }
     Ok(Observed {
         version,
         crd,
@@ -150,7 +152,7 @@ pub async fn installed(cluster: &Arc<Cluster>, timeout: Duration) -> Result<Obse
         deployments,
         controllers,
         operator_permissions,
-        lease: lease.map_err(text),
+        lease,
         validating_configurations: validating.map_err(text),
         mutating_configurations: mutating.map_err(text),
         serving_secret,

@@ -2,6 +2,7 @@
 
 mod decide;
 mod gather;
+mod lease;
 mod permissions;
 mod render;
 

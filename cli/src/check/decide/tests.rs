@@ -1,3 +1,4 @@
+mod leader;
 mod operators;
 
 use std::collections::BTreeMap;
@@ -103,9 +104,13 @@ fn healthy() -> Observed {
         operator_namespace: "asya-system".to_owned(),
         installation: Installation::parse(&controller.variables).map_err(|error| error.to_string()),
         deployments: Ok(vec![controller, webhook]),
-        lease: Ok(Some(json!({"spec": {
-            "holderIdentity": "asya-operator-0", "renewTime": "2026-11-23T11:59:58.000000Z", "leaseDurationSeconds": 10,
-        }}))),
+        lease: Ok(Some(ObservedLease {
+            spec: json!({
+                "holderIdentity": "asya-operator-0", "renewTime": "2026-11-23T11:59:58.000000Z", "leaseDurationSeconds": 10,
+            }),
+            read_at: now(),
+            is_renewed: false,
+        })),
         operator_permissions: Ok(needed.into_iter().map(|it| (it, true)).collect()),
         validating_configurations: Ok(vec![json!({"webhooks": [{
             "name": VALIDATION_ENTRY, "failurePolicy": "Ignore", "clientConfig": {"caBundle": trusted},
@@ -176,7 +181,7 @@ const FAULTS: &[(Fault, &str)] = &[
     (|it| it.lease = Ok(None), "LeaderMissing"),
     (
         |it| {
-            it.lease.as_mut().unwrap().as_mut().unwrap()["spec"]["renewTime"] =
+            it.lease.as_mut().unwrap().as_mut().unwrap().spec["renewTime"] =
                 json!("2026-11-23T11:00:00Z");
         },
         "LeaderMissing",
@@ -240,24 +245,6 @@ fn each_fault_is_found_by_its_id() {
         let mut observed = healthy();
         fault(&mut observed);
         assert_eq!(findings(&observed), [catalogue::id(id)], "{id}");
-    }
-}
-
-/// docs/cli.md: `check` says whether the installation works, which it does with one replica that elects no leader.
-#[test]
-fn without_leader_election_no_lease_is_needed() {
-    for lease in [Ok(None), healthy().lease] {
-        let mut observed = healthy();
-        observed.lease = lease;
-        let controller = &mut observed.deployments.as_mut().unwrap()[0];
-        controller.args = vec!["--leader-elect=false".to_owned()];
-        let later = now() + k8s_openapi::jiff::SignedDuration::from_hours(1);
-        let checks = installed(&observed, later);
-        let leader = checks.iter().find(|it| it.subject == "leader").unwrap();
-        assert_eq!(
-            (leader.result, &*leader.detail),
-            (CheckResult::Ok, "leader election is off")
-        );
     }
 }
 
