@@ -13,7 +13,7 @@ use crate::answer::Failure;
 use crate::cluster::{Cluster, resource};
 
 /// Variables of the operator's containers that this program understands.
-const VARIABLES: [&str; 8] = [
+pub const VARIABLES: [&str; 8] = [
     TRANSPORTS,
     "ASYA_GATEWAY_URL",
     "ASYA_SIDECAR_IMAGE",

@@ -39,6 +39,10 @@ fn variables(values: &Value) -> BTreeMap<String, String> {
     let switch = |value: &Value| (value == &json!(true)).then(|| "true".to_owned());
     for (name, value) in [
         ("ASYA_GATEWAY_URL", gateway),
+        (
+            "ASYA_OWN_SIDECAR_IMAGE",
+            Some(sidecar_image(&values["image"])),
+        ),
         ("ASYA_SIDECAR_IMAGE", text(&values["sidecar"]["image"])),
         ("ASYA_SIDECAR_DEFAULT_RESOURCES", resources),
         (
@@ -56,6 +60,18 @@ fn variables(values: &Value) -> BTreeMap<String, String> {
         }
     }
     variables
+}
+
+/// The image of asya-sidecar beside the operator's, whose digest it does not have.
+fn sidecar_image(operator: &Value) -> String {
+    let folder = operator["repository"].as_str();
+    let folder = folder.and_then(|it| it.rsplit_once('/'));
+    let folder = folder.map_or_else(String::new, |(folder, _)| format!("{folder}/"));
+    let tag = text(&operator["tag"]);
+    let tag = tag.and_then(|it| it.split('@').next().map(str::to_owned));
+    let tag = tag.filter(|it| !it.is_empty());
+    let tag = tag.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
+    format!("{folder}asya-sidecar:{tag}")
 }
 
 /// Transports of both places; of two with the same name, the latter counts as a whole.
@@ -79,7 +95,50 @@ fn text(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::installation::VARIABLES;
+
+    /// docs/cli.md: `--values` stands for the operator's Deployment, of whose variables it has all.
+    #[test]
+    fn all_variables_of_the_chart_are_set() {
+        let values = json!({
+            "gatewayURL": "http://gateway",
+            "sidecar": {"image": "s", "defaultResources": {"limits": {"cpu": "1"}}, "allowPrivileged": true},
+            "binding": {"runtimeImage": "r", "openshift": true},
+        });
+        let names: BTreeSet<String> = variables(&values).into_keys().collect();
+        assert_eq!(names, VARIABLES.map(str::to_owned).into());
+    }
+
+    /// docs/cli.md: `preview --values` shows the pods that the operator would make.
+    #[test]
+    fn sidecar_image_is_beside_the_operators() {
+        let own = env!("CARGO_PKG_VERSION");
+        for (image, expected) in [
+            (json!(null), format!("asya-sidecar:{own}")),
+            (
+                json!({"repository": "asya-operator", "tag": "1.2.3"}),
+                "asya-sidecar:1.2.3".to_owned(),
+            ),
+            (
+                json!({"repository": "registry.corp:5000/asya/asya-operator", "tag": ""}),
+                format!("registry.corp:5000/asya/asya-sidecar:{own}"),
+            ),
+            (
+                json!({"repository": "r/asya-operator", "tag": "1.2.3@sha256:0123"}),
+                "r/asya-sidecar:1.2.3".to_owned(),
+            ),
+            (
+                json!({"tag": "@sha256:0123"}),
+                format!("asya-sidecar:{own}"),
+            ),
+        ] {
+            let found = variables(&json!({"image": image}));
+            assert_eq!(found["ASYA_OWN_SIDECAR_IMAGE"], expected, "{image}");
+        }
+    }
 
     #[test]
     fn transports_of_both_places_count() {
