@@ -1,4 +1,4 @@
-//! RabbitMQ over AMQP. Each request is answered before the next is sent.
+//! RabbitMQ over AMQP. Each request is answered before the next is sent, except those for messages.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::interrupt::Interrupt;
 /// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
 const DEFAULT_LIMIT: u64 = 20;
 const NOT_FOUND: u16 = 404;
+/// How many messages are asked for before the first answer is read.
+const REQUESTS_IN_FLIGHT: usize = 100;
 /// The queue that a message was first dead-lettered from.
 const SOURCE: &str = "x-first-death-queue";
 
@@ -164,23 +166,28 @@ impl QueueClient for RabbitMq {
 
     async fn take(&mut self, queue: &str, count: usize) -> Result<Vec<Delivery<Tag>>, Failure> {
         let mut taken = Vec::new();
-        while taken.len() < count {
-            self.connection.get(queue);
-            match self.answer().await? {
-                Event::Got {
-                    tag,
-                    properties,
-                    body,
-                } => taken.push(Delivery {
-                    deliveries: properties.deliveries(),
-                    source: properties.header(SOURCE),
-                    handle: Tag { tag, properties },
-                    // It delivers nothing again that this program still holds.
-                    id: None,
-                    body,
-                }),
-                Event::GotNothing => break,
-                event => return Err(unexpected(event, queue)),
+        let mut is_empty = false;
+        while taken.len() < count && !is_empty {
+            // The broker answers in order: to wait for each answer would take a round trip per message.
+            let asked = REQUESTS_IN_FLIGHT.min(count - taken.len());
+            (0..asked).for_each(|_| self.connection.get(queue));
+            for _ in 0..asked {
+                match self.answer().await? {
+                    Event::Got {
+                        tag,
+                        properties,
+                        body,
+                    } => taken.push(Delivery {
+                        deliveries: properties.deliveries(),
+                        source: properties.header(SOURCE),
+                        handle: Tag { tag, properties },
+                        // It delivers nothing again that this program still holds.
+                        id: None,
+                        body,
+                    }),
+                    Event::GotNothing => is_empty = true,
+                    event => return Err(unexpected(event, queue)),
+                }
             }
         }
         Ok(taken)
@@ -256,7 +263,7 @@ fn unexpected(event: Event, queue: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncWriteExt, DuplexStream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
 
@@ -295,6 +302,27 @@ mod tests {
         let timeout = Duration::from_millis(200);
         let broker = RabbitMq::open(Box::new(near), &credentials, None, timeout).await;
         (broker.unwrap(), far)
+    }
+
+    /// docs/cli.md: dead letters are moved and deleted in batches.
+    #[tokio::test]
+    async fn messages_are_asked_for_before_the_first_answer() {
+        let (mut broker, mut far) = blocked(&[]).await;
+        let serving = tokio::spawn(async move {
+            let get = [0, 60, 0, 70];
+            let mut read = Vec::new();
+            while read.windows(4).filter(|it| *it == get).count() < 3 {
+                read.push(far.read_u8().await.unwrap());
+            }
+            let nothing = frame(1, (60, 72), &[0]);
+            let counted = frame(1, (50, 11), &[&[1, b'q'][..], &[0; 8]].concat());
+            let answers = [nothing.repeat(3), counted].concat();
+            far.write_all(&answers).await.unwrap();
+            far
+        });
+        assert!(broker.take("q", 3).await.unwrap().is_empty());
+        assert_eq!(broker.size("q").await.unwrap().unwrap().waiting, 0);
+        drop(serving.await.unwrap());
     }
 
     /// A broker blocks a connection only after it has accepted a first message.
