@@ -154,7 +154,8 @@ pub async fn state(
     };
     // Connections to brokers are large futures.
     let state = tokio::time::timeout(limit, Box::pin(asking)).await;
-    state.unwrap_or_else(|_| Err(silent(limit))).map(Some)
+    let state = state.unwrap_or_else(|_| Err(silent(limit)));
+    state.map(Some).map_err(|why| naming_the_command(&why))
 }
 
 /// What the brokers report about the queues of actors of any namespace, through one connection for each transport; and
@@ -182,6 +183,7 @@ pub async fn states(
         let ended = tokio::time::timeout(limit, Box::pin(asking)).await;
         let ended = ended.unwrap_or_else(|_| Err(silent(limit)));
         let note = ended.err().map(|why| {
+            let why = naming_the_command(&why);
             format!(
                 "dead letters and consumers on transport {name} are missing for {} of {} actors: {why}",
                 actors.len() - found.len(),
@@ -242,6 +244,19 @@ async fn read_all<B: QueueClient>(
 
 fn limit(timeout: Duration) -> Duration {
     (timeout / TIMEOUT_DIVISOR).min(MAX_TIMEOUT)
+}
+
+/// A failure whose text names flags that only other commands have.
+fn naming_the_command(why: &Failure) -> Failure {
+    let text = why.to_string();
+    let names_flags = ["--address", "--user"]
+        .iter()
+        .any(|flag| text.contains(flag));
+    Failure::new(if names_flags {
+        format!("{text} (flags of `kubectl asya queue NAME`)")
+    } else {
+        text
+    })
 }
 
 fn silent(limit: Duration) -> Failure {
@@ -316,6 +331,26 @@ mod tests {
             (state(0, Some(0)), &ready, &[]),
         ] {
             assert_eq!(found(&state, status), expected, "{state:?} {status}");
+        }
+    }
+
+    /// docs/cli.md: `status NAME`, `trace` and `check` have no flags for the broker.
+    #[test]
+    fn flags_of_another_command_are_named_with_it() {
+        for (text, expected) in [
+            (
+                "no credentials for the broker: no; or pass --user and --password-file",
+                "no credentials for the broker: no; or pass --user and --password-file (flags of `kubectl asya queue NAME`)",
+            ),
+            (
+                "the broker did not answer within 5 s",
+                "the broker did not answer within 5 s",
+            ),
+        ] {
+            assert_eq!(
+                naming_the_command(&Failure::new(text)).to_string(),
+                expected
+            );
         }
     }
 
