@@ -66,9 +66,10 @@ pub enum Command {
     Retain(ChangeArgs),
     /// Delete an actor that binds a workload: its sidecars leave the pods, the workload stays.
     Unbind(UnbindArgs),
-    /// Print the completion script of a shell.
+    /// Print the completion script of a shell, for the command kubectl-asya.
     Completion {
-        /// Shell to write it for, for example: source <(kubectl asya completion bash)
+        /// Shell to write it for, for example: source <(kubectl asya completion bash). It completes `kubectl-asya`, not
+        /// `kubectl asya`.
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder.

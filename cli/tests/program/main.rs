@@ -300,6 +300,10 @@ fn help_completion_and_manual_are_there() {
     assert!(order.is_some(), "as in the documents: {}", dlq.out);
     let completion = run(&["completion", "bash"], "");
     assert!(completion.out.contains("complete -F"), "{}", completion.out);
+    let help = run(&["completion", "--help"], "");
+    let warning = "It completes `kubectl-asya`, not `kubectl asya`";
+    let words: Vec<&str> = help.out.split_whitespace().collect();
+    assert!(words.join(" ").contains(warning), "{}", help.out);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("man");
     let manual = run(&["man", &folder.display().to_string()], "");
     assert_eq!(manual.code, 0, "{}", manual.err);
