@@ -90,6 +90,15 @@ impl Command {
         }
     }
 
+    /// Whether it has no answer without a cluster.
+    pub fn needs_cluster(&self) -> bool {
+        match self {
+            Self::Status(_) | Self::Trace(_) | Self::Queue(_) | Self::Check(_) => true,
+            Self::Why(args) => args.pod.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether it may wait for changes or the user's consent, or take as long as there are messages.
     pub fn waits(&self) -> bool {
         self.watches()

@@ -75,7 +75,12 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
     } = cli;
     let timeout = connection.timeout;
     let waits = command.waits();
-    let command = Box::pin(dispatch(command, Connection::new(connection)));
+    let connection = Connection::new(connection);
+    if command.needs_cluster() {
+        // Outside of the time for requests: the user may have to log in.
+        connection.open().await?;
+    }
+    let command = Box::pin(dispatch(command, connection));
     if waits {
         return command.await;
     }

@@ -1,6 +1,7 @@
 //! Opens the cluster of the user's kubeconfig.
 
 use std::env;
+use std::sync::OnceLock;
 
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
@@ -10,7 +11,11 @@ use crate::answer::Failure;
 use crate::args::ConnectionArgs;
 
 /// How to reach the cluster, which is done only by commands that need it.
-pub struct Connection(ConnectionArgs);
+pub struct Connection {
+    args: ConnectionArgs,
+    /// The cluster for requests, once it is open: each client would run the user's credential plugin again.
+    requests: OnceLock<Cluster>,
+}
 
 /// What a connection to the API server carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,29 +28,37 @@ enum Traffic {
 
 impl Connection {
     pub fn new(args: ConnectionArgs) -> Self {
-        Self(args)
+        Self {
+            args,
+            requests: OnceLock::new(),
+        }
     }
 
     pub fn args(&self) -> &ConnectionArgs {
-        &self.0
+        &self.args
     }
 
     /// `--namespace`, for what needs no cluster.
     pub fn namespace(&self) -> Option<&str> {
-        self.0.namespace.as_deref()
+        self.args.namespace.as_deref()
     }
 
     /// `--operator-namespace`.
     pub fn operator_namespace(&self) -> &str {
-        &self.0.operator_namespace
+        &self.args.operator_namespace
     }
 
-    /// Reads the kubeconfig; sends no request.
+    /// Reads the kubeconfig, and runs its credential plugin, which may wait for the user; sends no request. Later calls
+    /// return the same.
     ///
     /// # Errors
     /// If there is no usable kubeconfig.
     pub async fn open(&self) -> Result<Cluster, Failure> {
-        self.cluster(self.config().await?, Traffic::Requests)
+        if let Some(cluster) = self.requests.get() {
+            return Ok(cluster.clone());
+        }
+        let cluster = self.cluster(self.config().await?, Traffic::Requests)?;
+        Ok(self.requests.get_or_init(|| cluster).clone())
     }
 
     /// Like [`Connection::open`], for streams: a watch is silent while nothing changes, and a port-forward while the
@@ -58,7 +71,7 @@ impl Connection {
     }
 
     fn cluster(&self, mut config: Config, traffic: Traffic) -> Result<Cluster, Failure> {
-        let args = &self.0;
+        let args = &self.args;
         config.connect_timeout = Some(args.timeout);
         config.read_timeout = match traffic {
             Traffic::Requests => Some(args.timeout),
@@ -85,7 +98,7 @@ impl Connection {
     }
 
     async fn config(&self) -> Result<Config, Failure> {
-        let args = &self.0;
+        let args = &self.args;
         let unusable = |error| failure::unusable(&error, args.kubeconfig.as_deref());
         let kubeconfig = kubeconfig::read(args.kubeconfig.as_deref()).map_err(unusable)?;
         let proxy_url = kubeconfig::proxy_url(&kubeconfig, args.context.as_deref());
@@ -102,6 +115,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use http::Request;
@@ -111,17 +125,37 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has sent the first half of a body, `he`.
-    async fn half_answered(traffic: Traffic) -> (TcpStream, http::Response<Body>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let connection = Connection::new(ConnectionArgs {
-            kubeconfig: None,
+    fn connection(kubeconfig: Option<PathBuf>) -> Connection {
+        Connection::new(ConnectionArgs {
+            kubeconfig,
             context: None,
             namespace: None,
             operator_namespace: "asya-system".to_owned(),
             timeout: Duration::from_secs(15),
-        });
+        })
+    }
+
+    /// docs/cli.md: a watch logs in once, not for each answer.
+    #[tokio::test]
+    async fn kubeconfig_is_read_once_for_requests() {
+        let file = std::env::temp_dir().join(format!("asya-once-{}.yaml", std::process::id()));
+        let text = "current-context: c
+contexts: [{name: c, context: {cluster: c, namespace: models}}]
+clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
+";
+        std::fs::write(&file, text).unwrap();
+        let connection = connection(Some(file.clone()));
+        assert!(connection.open().await.is_ok());
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(connection.open().await.ok().unwrap().namespace, "models");
+        assert!(connection.open_for_streams().await.is_err());
+    }
+
+    /// An API server that has sent the first half of a body, `he`.
+    async fn half_answered(traffic: Traffic) -> (TcpStream, http::Response<Body>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let connection = connection(None);
         let config = Config::new(url.parse().unwrap());
         let cluster = connection.cluster(config, traffic).unwrap();
         let server = async {

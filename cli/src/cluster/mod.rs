@@ -35,6 +35,7 @@ const PAGE: u32 = 500;
 const MANAGER: &str = "kubectl-asya";
 
 /// A reachable cluster.
+#[derive(Clone)]
 pub struct Cluster {
     client: Client,
     /// The namespace that the user has chosen.

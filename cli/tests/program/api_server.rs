@@ -122,7 +122,7 @@ fn proxy_is_used_as_by_kubectl() {
         ),
         (
             elsewhere,
-            &proxy,
+            proxy,
             &[("HTTPS_PROXY", nothing), ("NO_PROXY", "*")],
             2,
             tunnel,
@@ -177,4 +177,30 @@ fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {
     wait_for(&err, "note: cannot watch asyncactors: ");
     program.kill().unwrap();
     program.wait().unwrap();
+}
+
+/// docs/cli.md: `--timeout` is for requests. A credential plugin waits for the user.
+#[test]
+fn login_takes_no_time_from_requests() {
+    let (address, _requests) = serve(|_| (200, list(ACTOR)));
+    let credential = r#"{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}"#;
+    let script = file("login.sh", &format!("sleep 2; echo '{credential}'\n"));
+    let config = kubeconfig("login.yaml", &format!("http://{address}"), "");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let plugin = format!(
+        "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: ['{script}'], interactiveMode: Never}}}}"
+    );
+    let config = file(
+        "login.yaml",
+        &text.replace("user: {}", &format!("user: {plugin}")),
+    );
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("kubectl-asya"));
+    let command = command.args(["status", "--timeout", "1s", "--kubeconfig", &config]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("embed"),
+        "{text}"
+    );
 }
