@@ -1,20 +1,27 @@
 //! `dlq`: an actor's dead letters.
 
 use std::collections::{HashMap, VecDeque};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::access::{DeadLetters, Names};
 use super::broker::{Delivery, QueueClient, Settlement};
 use super::peek::{belongs, put_back};
 use crate::answer::Failure;
 use crate::interrupt::Interrupt;
+use crate::output::print_error;
 
 /// Messages that are held at a time.
 const BATCH: usize = 10;
 /// How often in a row the broker may deliver only what it has delivered before. Each time hides that again, so another
 /// message comes soon if there is one.
 const MAX_REPEATED: u32 = 10;
+
+/// Between two lines that say how far a command is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The outcome for dead letters. Each message counts once, however often the broker delivers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,6 +110,33 @@ enum Known {
     Settled { late: bool },
 }
 
+/// Says how far a command is, now and then.
+struct Progress {
+    next: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            next: Instant::now() + PROGRESS_INTERVAL,
+        }
+    }
+
+    /// What is to be said now, if anything is.
+    fn due(&mut self, action: DeadLetterAction, done: u64, seen: u64, all: u64) -> Option<String> {
+        let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
+        self.next = now + PROGRESS_INTERVAL;
+        let word = match action {
+            DeadLetterAction::Redrive => "moved",
+            DeadLetterAction::Delete => "deleted",
+        };
+        Some(format!("{seen} of {all} messages looked at, {done} {word}"))
+    }
+}
+
 /// Dead letters of an actor that are being processed.
 struct DeadLetterRun<'a, B: QueueClient> {
     broker: &'a mut B,
@@ -178,6 +212,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         interrupt: &Interrupt,
     ) -> Result<(), Failure> {
         let mut repeated = 0;
+        let mut progress = Progress::new();
         while !interrupt.has_come()
             && let left @ 1.. = self.left(waiting)
         {
@@ -194,6 +229,11 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
             let before = self.seen();
             self.in_hand.extend(taken);
             self.process_batch(waiting, interrupt).await?;
+            if let Some(text) = progress.due(self.action, self.done, self.seen(), waiting)
+                && io::stderr().is_terminal()
+            {
+                print_error(&text);
+            }
             repeated = if self.seen() == before {
                 repeated + 1
             } else {
@@ -283,5 +323,29 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         let known = Known::Settled { late: is_late };
         self.known.extend(id.map(|id| (id, known)));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/cli.md: `redrive` and `purge` say how far they are.
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_told_every_five_seconds() {
+        let mut progress = Progress::new();
+        let mut told = Vec::new();
+        for second in 1..=11 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let text = progress.due(DeadLetterAction::Delete, second, second + 1, 100);
+            told.extend(text);
+        }
+        assert_eq!(
+            told,
+            [
+                "6 of 100 messages looked at, 5 deleted",
+                "11 of 100 messages looked at, 10 deleted"
+            ]
+        );
     }
 }
