@@ -119,7 +119,7 @@ fn of_reason(reason: &str, message: String) -> Attention {
 }
 
 /// Whether a condition is False only until something under way has ended.
-fn is_transient(reason: &str) -> bool {
+pub fn is_transient(reason: &str) -> bool {
     matches!(
         reason,
         "Progressing"

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde_json::Value;
 
-pub use decide::{ActorSummary, summary};
+pub use decide::{ActorSummary, is_transient, summary};
 
 use crate::answer::{Answer, Failure, Report};
 use crate::args::StatusArgs;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::actor::{condition, retired_outcome, status_of};
 use crate::cluster::{has_sidecar, is_ready};
 use crate::queue::QueueState;
+use crate::status::is_transient;
 
 /// Objects related to an actor, as far as they could be read.
 #[derive(Debug, Default)]
@@ -95,6 +96,7 @@ fn of_condition(status: &AsyncActorStatus, kind: &str) -> (NodeState, String) {
     let text = format!("{}: {}", condition.reason, condition.message);
     match &*condition.status {
         "True" => (NodeState::Good, condition.reason.clone()),
+        "False" if is_transient(&condition.reason) => (NodeState::Waiting, text),
         "False" => (NodeState::Bad, text),
         _ => (NodeState::Waiting, text),
     }
@@ -354,6 +356,21 @@ mod tests {
             "{}",
             plain(&tree)
         );
+    }
+
+    /// docs/cli.md: exit code 1 is for findings, which `status` does not have here either.
+    #[test]
+    fn what_is_under_way_is_waited_for_and_no_problem() {
+        for (reason, is_sound) in [("RollingOut", true), ("PodsNotInjected", false)] {
+            let mut actor = actor();
+            let conditions = actor["status"]["conditions"].as_array_mut().unwrap();
+            for condition in conditions.iter_mut().filter(|it| it["type"] == "Ready") {
+                condition["status"] = json!("False");
+                condition["reason"] = json!(reason);
+            }
+            let tree = tree(&actor, &RelatedObjects::default());
+            assert_eq!(tree.is_sound(), is_sound, "{reason}");
+        }
     }
 
     #[test]
