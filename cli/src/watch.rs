@@ -273,7 +273,8 @@ mod tests {
         let mut changes = Changes::of(events.boxed());
         let mut told = Vec::new();
         for _ in 0..4 {
-            let is_due = changes.next().await;
+            let next = tokio::time::timeout(Duration::from_secs(1), changes.next()).await;
+            let is_due = next.unwrap();
             told.push((is_due, std::mem::take(&mut changes.failures).join(",")));
         }
         let expected = [
