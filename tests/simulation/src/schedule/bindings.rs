@@ -42,6 +42,12 @@ impl Bindings {
         self.0.iter().map(|(actor, _)| *actor)
     }
 
+    /// The actors of a namespace with the kinds of their targets.
+    pub fn targets_in(&self, namespace: &str) -> Vec<(Actor, TargetKind)> {
+        let all = self.0.iter().copied();
+        all.filter(|(actor, _)| actor.0 == namespace).collect()
+    }
+
     /// Whether the run has bindings.
     #[must_use]
     pub fn any(&self) -> bool {

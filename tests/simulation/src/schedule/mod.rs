@@ -85,7 +85,7 @@ impl Schedule {
         actions.extend(pauses(&mut seed.rng_for("plan of pauses"), at));
         actions.extend(rivals(&mut seed.rng_for("plan of rivals"), &all, at));
         if bindings.any() || !owned.owners().is_empty() {
-            actions.extend(quotas(&mut seed.rng_for("plan of quotas"), at));
+            actions.extend(quotas(&mut seed.rng_for("plan of quotas"), &bindings, at));
         }
         actions.sort_by_key(|(at, _)| *at);
         let at = actions.last().map_or(at, |(last, _)| at.max(*last));
@@ -157,26 +157,32 @@ fn rivals(random: &mut Rng, actors: &[Actor], end: Duration) -> Vec<(Duration, A
     actions
 }
 
-/// In some runs, an administrator limits the pods of a namespace, often to hardly more than they use.
-fn quotas(random: &mut Rng, end: Duration) -> Vec<(Duration, Action)> {
+/// In some runs, an administrator limits the pods of a namespace, often to hardly more than they use, and users want
+/// more pods of a target there.
+fn quotas(random: &mut Rng, bindings: &Bindings, end: Duration) -> Vec<(Duration, Action)> {
     if random.u8(..4) > 0 {
         return Vec::new();
     }
     let namespace = *pick(random, &NAMESPACES);
     let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
+    let targets = bindings.targets_in(namespace);
     let mut at = Duration::ZERO;
     let mut actions = Vec::new();
     for _ in 0..random.u8(1..4) {
         at += delay(random, 10..end);
         let action = match random.u8(..9) {
             0 => Action::DeleteQuota(namespace),
-            1..=3 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
-            _ => {
-                let room = [-50, 0, 15, 25, 100, 115, 125, 145, 250];
-                Action::SetQuota(namespace, Limited::Cpu, *pick(random, &room))
-            }
+            1..=2 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
+            // A pod of a target requests 100m, and the sidecar with its runtime 20m.
+            3..=4 => Action::SetQuota(namespace, Limited::Cpu, random.i64(-50..100)),
+            _ => Action::SetQuota(namespace, Limited::Cpu, random.i64(95..250)),
         };
         actions.push((at, action));
+        if !targets.is_empty() && random.u8(..4) > 0 {
+            let (actor, kind) = *pick(random, &targets);
+            let more = Action::ScaleTarget(actor, kind, random.u8(2..5));
+            actions.push((at + delay(random, 10..10_000), more));
+        }
     }
     actions
 }
