@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use asya_shared::admission::is_never_injected;
 use asya_shared::inject::bound::{Action, Decision, InjectionReason, PodView, decide};
+use asya_shared::names::is_excluded_namespace;
 
 use crate::events::{InvolvedObject, PodEvent, PodEventReason};
 use crate::index::Index;
@@ -35,7 +35,7 @@ impl PodReviewer {
             return ReviewOutcome::not_served(request);
         }
         let namespace = &*request.namespace;
-        if is_never_injected(namespace, &self.namespace) {
+        if is_excluded_namespace(namespace, &self.namespace) {
             return ReviewOutcome::allowed(ReviewReason::Pod(InjectionReason::NotServed));
         }
         if !self.index.is_synced() {

@@ -1,10 +1,10 @@
 //! Explains the decision about a pod.
 
-use asya_shared::admission::is_never_injected;
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{
     Action, BoundActor, Decision, InjectionReason, PodView, ProbeResult, decide, missing,
 };
+use asya_shared::names::is_excluded_namespace;
 use asya_shared::resolve::IntermediateOwners;
 use asya_shared::review::{BindingInputs, bound_actor};
 use serde::Serialize;
@@ -170,7 +170,7 @@ fn own_pod(mut explanation: Explanation, owner: &KnownActor, namespace: &str) ->
 fn by_the_rules(question: &Question<'_>) -> Explanation {
     let raw = question.pod.to_string();
     let pod = PodView::decode(&raw).ok();
-    if is_never_injected(question.namespace, question.operator_namespace) {
+    if is_excluded_namespace(question.namespace, question.operator_namespace) {
         return explained(
             question,
             pod.as_ref(),

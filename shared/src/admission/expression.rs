@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::KUBERNETES_NAMESPACES;
 use super::syntax::is_name;
 use crate::resolve::{GroupKind, OwnerRule};
 use crate::validate::CONTROL_ANNOTATIONS;
@@ -16,9 +15,15 @@ const LONGEST: usize = 16 * 1024;
 /// dash and a hash of at most ten; the Deployment controller truncates the Deployment's name to fit.
 const UNSHORTENED: usize = 242;
 
-/// Excludes these namespaces (CFG-5).
+/// The namespaces that every cluster has for itself. A subset of
+/// [`is_excluded_namespace`](crate::names::is_excluded_namespace): the selectors of the entries name only namespaces
+/// with bindings, so that the condition is the second of two, for the namespaces in which a mistake would stop the
+/// cluster.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+
+/// Excludes the operator's namespace and the system namespaces (CFG-5).
 pub(super) fn not_excluded(own: &str) -> String {
-    let all: BTreeSet<&str> = KUBERNETES_NAMESPACES.into_iter().chain([own]).collect();
+    let all: BTreeSet<&str> = SYSTEM_NAMESPACES.into_iter().chain([own]).collect();
     format!(
         "!has(request.namespace) || !(request.namespace in [{}])",
         quoted(all.into_iter())

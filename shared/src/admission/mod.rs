@@ -47,15 +47,6 @@ pub const MAX_OBJECTS: usize = 10;
 /// Maximum number of required entries that may fail closed (CFG-7).
 pub const MAX_REQUIRED: usize = 500;
 
-/// System namespaces of Kubernetes, in which pods are never injected (CFG-5).
-pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
-
-/// Whether pods of a namespace are never injected (INJ-1, row 1): Kubernetes' own and the operator's.
-#[must_use]
-pub fn is_never_injected(namespace: &str, operator_namespace: &str) -> bool {
-    namespace == operator_namespace || KUBERNETES_NAMESPACES.contains(&namespace)
-}
-
 /// Settings that all entries share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntrySettings {

@@ -297,7 +297,9 @@ fn target_must_be_in_the_same_and_not_in_a_system_namespace() {
         ("ns", false),
         ("asya-system", true),
         ("kube-system", true),
+        ("kube-flannel", true),
         ("kubeflow", false),
+        ("kube", false),
     ] {
         let write = Write::Stored(Recorded::default());
         let subject = Subject {

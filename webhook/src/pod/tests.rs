@@ -226,7 +226,7 @@ fn injected_pod_is_not_patched_again() {
     assert!(is_silent(&again), "{again:?}");
 }
 
-/// INJ-1, CFG-5
+/// INJ-1, CFG-5; BIND-2: the namespaces where an actor cannot bind are those where no pod is injected.
 #[test]
 fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
     let fixture = Fixture::new();
@@ -235,6 +235,7 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
         "kube-system",
         "kube-public",
         "kube-node-lease",
+        "kube-flannel",
     ] {
         index_actor(&fixture.reviewer.index, &bound(namespace, "in", "mild"));
         let outcome = fixture.review(
@@ -247,6 +248,13 @@ fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
             "{namespace}"
         );
         assert!(is_silent(&outcome));
+    }
+    for namespace in ["kubeflow", "kube", "my-kube-system"] {
+        index_actor(&fixture.reviewer.index, &bound(namespace, "in", "mild"));
+        let review = pod_review(namespace, &pod("mild"), false);
+        let outcome = fixture.review(ReviewPath::Optional, &review);
+        let reason = ReviewReason::Pod(InjectionReason::Injected);
+        assert_eq!(outcome.reason, reason, "{namespace}");
     }
     let outcome = fixture.create(ReviewPath::Optional, &pod("unbound"));
     assert_eq!(outcome.reason, ReviewReason::Pod(InjectionReason::NoActor));

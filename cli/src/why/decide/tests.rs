@@ -121,8 +121,10 @@ fn each_rule_decides_with_the_reason_of_the_webhook() {
         );
         assert_eq!(found.rules.len(), 9);
     }
-    let found = explain_in("kube-system", &pod("phi"), &optional, Some(&installation()));
-    assert_eq!((&*found.reason, found.rule), ("NotServed", 1));
+    for (namespace, rule) in [("kube-system", 1), ("kube-flannel", 1), ("kubeflow", 2)] {
+        let found = explain_in(namespace, &pod("phi"), &[], Some(&installation()));
+        assert_eq!(found.rule, rule, "{namespace}: {}", found.reason);
+    }
 }
 
 #[test]
