@@ -38,7 +38,7 @@ use crate::record::{
 pub use index::ObjectId;
 pub use kinds::{KindAvailability, Kinds};
 pub use labelled_pods::LabelledPods;
-pub use targets::{OwnedTemplateFields, TargetSnapshot, TargetState};
+pub use targets::{OurTemplateFields, TargetSnapshot, TargetState};
 
 use constraints::Constraints;
 use index::Index;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::kinds::Kind;
 use super::targets::{CacheLookup, ForbiddenKind};
 use super::{
-    Bindings, KindAvailability, ObjectId, OwnedTemplateFields, TargetSnapshot, TargetState, spec,
+    Bindings, KindAvailability, ObjectId, OurTemplateFields, TargetSnapshot, TargetState, spec,
 };
 use crate::record::{Key, applied_by};
 
@@ -147,7 +147,7 @@ impl Bindings {
             resolution: kind_resolver.resolve(existing, related),
             uid,
             spec_hash: spec::hash(existing),
-            owned_template_fields: None,
+            our_template_fields: None,
         };
         snapshot.with_workloads(existing, related)
     }
@@ -257,7 +257,7 @@ impl TargetSnapshot {
             RolloutMethod::Annotate(..) | RolloutMethod::Evict => &[],
         };
         let workloads = [&target.workload].into_iter().chain(grouped);
-        self.owned_template_fields = workloads.filter_map(body).find_map(owned_template_fields);
+        self.our_template_fields = workloads.filter_map(body).find_map(our_template_fields);
         self.replicas = replicas.and_then(|replicas| replicas.try_into().ok());
         self
     }
@@ -270,13 +270,13 @@ fn replicas_equal_pods(target: &Target) -> bool {
 }
 
 /// The pod template fields that the operator owns (BIND-50).
-fn owned_template_fields(existing: &Value) -> Option<OwnedTemplateFields> {
+fn our_template_fields(existing: &Value) -> Option<OurTemplateFields> {
     let entries = existing.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
     let annotations = existing.pointer("/spec/template/metadata/annotations");
     let actor =
         annotations.and_then(|annotations| annotations.get(annotation::INJECTED_BY)?.as_str());
-    Some(OwnedTemplateFields {
+    Some(OurTemplateFields {
         fingerprint: applied_by(&entries, manager::TEMPLATE)?,
         actor: actor.map(Box::from),
     })

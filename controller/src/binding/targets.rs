@@ -19,7 +19,7 @@ pub struct TargetSnapshot {
     pub uid: Box<str>,
     pub spec_hash: Box<str>,
     /// The fields of its pod template that the operator owns (BIND-50).
-    pub owned_template_fields: Option<OwnedTemplateFields>,
+    pub our_template_fields: Option<OurTemplateFields>,
     /// A related kind that the operator is not permitted to read.
     pub forbidden_kind: Option<ForbiddenKind>,
 }
@@ -34,14 +34,14 @@ pub struct ForbiddenKind {
 
 /// The fields of a pod template that the operator owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnedTemplateFields {
+pub struct OurTemplateFields {
     /// Fingerprint of the owned fields.
     pub fingerprint: String,
     /// Uid of the actor whose sidecar the template holds, if it names one.
     pub actor: Option<Box<str>>,
 }
 
-impl OwnedTemplateFields {
+impl OurTemplateFields {
     /// Whether the fields can belong to the actor with this uid.
     pub fn may_belong_to(&self, uid: &str) -> bool {
         self.actor.as_deref().is_none_or(|actor| actor == uid)

@@ -7,7 +7,7 @@ use kube::core::Status;
 use kube::{Api, Client};
 use serde_json::{Map, Value};
 
-use crate::fault::{Conflict, Error, OwnedField, StepError};
+use crate::fault::{Conflict, Error, ConflictingField, StepError};
 
 /// Metadata that the API server changes with every write.
 const SERVER_FIELDS: [&str; 3] = ["managedFields", "resourceVersion", "generation"];
@@ -28,7 +28,7 @@ pub struct ForeignApply<'a> {
 #[derive(Debug)]
 pub enum ApplyError {
     /// Another field manager owns a field (CONF-7).
-    Conflict(OwnedField),
+    Conflict(ConflictingField),
     /// Anything else.
     Api(kube::Error),
 }
@@ -38,7 +38,7 @@ impl ApplyError {
     ///
     /// # Errors
     /// If the apply of `object` failed for another reason.
-    pub fn into_conflict(self, object: &str) -> Result<OwnedField, StepError> {
+    pub fn into_conflict(self, object: &str) -> Result<ConflictingField, StepError> {
         match self {
             Self::Conflict(owned) => Ok(owned),
             Self::Api(error) => Err(StepError::of_write(object, error)),
@@ -49,7 +49,7 @@ impl ApplyError {
 impl From<kube::Error> for ApplyError {
     fn from(error: kube::Error) -> Self {
         match Conflict::of(&error) {
-            Some(Conflict::FieldManager(owned)) => Self::Conflict(owned),
+            Some(Conflict::FieldManager(field)) => Self::Conflict(field),
             Some(Conflict::Stale | Conflict::AlreadyExists) | None => Self::Api(error),
         }
     }

@@ -17,17 +17,18 @@ pub enum Conflict {
     /// conflict blocks unbinding and is tried again after 10 s (`reconcile/apply/unbind.rs`); an informational
     /// annotation is not written (`annotate_with_actor` in `reconcile/apply/foreign_fields.rs`, BIND-47); and where a
     /// write only gives up fields, it means stale data, as [`Self::Stale`].
-    FieldManager(OwnedField),
+    FieldManager(ConflictingField),
     /// The object was changed or replaced after it was read: reconcile again.
     Stale,
     /// The object to create exists: reconcile again.
     AlreadyExists,
 }
 
-/// A field that another field manager owns.
+/// A field on which an apply conflicts, because another field manager owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedField {
+pub struct ConflictingField {
     pub field: String,
+    /// The manager that owns it.
     pub manager: String,
 }
 
@@ -48,7 +49,7 @@ impl Conflict {
         if targets_replaced_object(status) {
             return Some(Self::Stale);
         }
-        let owned = || owned_field(status).map_or(Self::Stale, Self::FieldManager);
+        let owned = || conflicting_field(status).map_or(Self::Stale, Self::FieldManager);
         status.is_conflict().then(owned)
     }
 }
@@ -61,7 +62,7 @@ fn targets_replaced_object(status: &Status) -> bool {
 }
 
 /// The first field on which an apply conflicts; `None` if the response names none.
-fn owned_field(status: &Status) -> Option<OwnedField> {
+fn conflicting_field(status: &Status) -> Option<ConflictingField> {
     let causes = &status.details.as_ref()?.causes;
     let cause = causes
         .iter()
@@ -70,7 +71,7 @@ fn owned_field(status: &Status) -> Option<OwnedField> {
     let manager = cause.message.split('"').nth(1).unwrap_or("unknown");
     // Show list items as `[name]`, as in the paths that are read from `managedFields`.
     let field = cause.field.replace("[name=\"", "[").replace("\"]", "]");
-    Some(OwnedField {
+    Some(ConflictingField {
         field: field.trim_start_matches('.').to_owned(),
         manager: manager.to_owned(),
     })
@@ -81,7 +82,7 @@ mod tests {
     use kube::core::Status;
     use serde_json::{Value, json};
 
-    use super::{Conflict, OwnedField};
+    use super::{Conflict, ConflictingField};
 
     fn status(reason: &str, causes: &Value) -> Status {
         serde_json::from_value(json!({
@@ -117,7 +118,7 @@ mod tests {
             (json!([annotation, image]), annotation_owned),
             (json!([invalid, image]), image_owned),
         ] {
-            let expected = OwnedField {
+            let expected = ConflictingField {
                 field: expected.0.to_owned(),
                 manager: expected.1.to_owned(),
             };

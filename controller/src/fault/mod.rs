@@ -7,7 +7,7 @@ mod fenced;
 mod reason;
 mod requeue;
 
-pub use conflict::{Conflict, OwnedField};
+pub use conflict::{Conflict, ConflictingField};
 pub use error::{Error, StepError};
 pub use fenced::Fenced;
 pub use reason::{Fault, Reason};

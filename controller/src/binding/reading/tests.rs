@@ -43,12 +43,12 @@ fn template_sidecar_is_detected_through_the_owner_of_the_workload() {
             replicas: None,
             uid: "phi".into(),
             spec_hash: "spec".into(),
-            owned_template_fields: None,
+            our_template_fields: None,
             forbidden_kind: None,
         };
         let snapshot = snapshot.with_workloads(&workspace, &related);
         assert_eq!(snapshot.replicas, Some(2));
-        let ownership = snapshot.owned_template_fields;
+        let ownership = snapshot.our_template_fields;
         assert_eq!(ownership.is_some(), is_owned, "{manager}");
         assert!(ownership.is_none_or(
             |ownership| !ownership.may_belong_to("older") && ownership.may_belong_to("younger")

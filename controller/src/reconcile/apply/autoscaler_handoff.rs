@@ -8,7 +8,7 @@ use asya_shared::resolve::ObjectRef;
 use super::contention::{self, FieldWrite};
 use super::foreign_fields::{apply, apply_body, read_body};
 use crate::context::Context;
-use crate::fault::{Error, OwnedField, StepError};
+use crate::fault::{Error, ConflictingField, StepError};
 use crate::reconcile::model::outcome::{BindingOutcome, HandoffChange};
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};
@@ -80,7 +80,7 @@ async fn apply_handoff(
     namespace: &str,
     owner: &ObjectRef,
     change: HandoffChange,
-) -> Result<Option<OwnedField>, StepError> {
+) -> Result<Option<ConflictingField>, StepError> {
     let Some(existing) = read_body(context, namespace, owner).await? else {
         return Ok(None);
     };

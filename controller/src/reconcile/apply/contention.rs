@@ -15,7 +15,7 @@ use kube::api::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::fault::{Error, OwnedField};
+use crate::fault::{Error, ConflictingField};
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::field_manager::{
@@ -38,7 +38,7 @@ pub(super) enum FieldWrite {
     Skipped,
     Written,
     /// The API server rejected the write, because another manager owns the field.
-    Conflict(OwnedField),
+    Conflict(ConflictingField),
 }
 
 /// Records the outcome for one of the contested `fields`.

@@ -7,7 +7,7 @@ use asya_shared::resolve::Target;
 use asya_shared::scaling::{ScalingObjects, TriggerError};
 use serde_json::Value;
 
-use crate::binding::OwnedTemplateFields;
+use crate::binding::OurTemplateFields;
 use crate::binding::probe_schedule::NextProbe;
 use crate::binding::unenforced_required::Enforcement;
 use crate::fault::{Fault, Reason};
@@ -175,7 +175,7 @@ pub struct Resolved {
     /// Identifies the target's spec, to detect that it changed (CONF-6).
     pub spec_hash: Box<str>,
     /// The fields of its pod template that we own (BIND-50).
-    pub owned_template_fields: Option<OwnedTemplateFields>,
+    pub our_template_fields: Option<OurTemplateFields>,
 }
 
 impl Resolved {
@@ -188,7 +188,7 @@ impl Resolved {
     /// UID of the other actor whose fields are in the pod template.
     pub fn other_actor_in_template(&self, uid: &str) -> Option<&str> {
         let ownership = self
-            .owned_template_fields
+            .our_template_fields
             .as_ref()
             .filter(|ownership| !ownership.may_belong_to(uid))?;
         ownership.actor.as_deref()

@@ -336,7 +336,7 @@ fn resolution_of(snapshot: &TargetSnapshot) -> TargetResolution {
             target: Target::clone(target),
             replicas: snapshot.replicas,
             spec_hash: snapshot.spec_hash.clone(),
-            owned_template_fields: snapshot.owned_template_fields.clone(),
+            our_template_fields: snapshot.our_template_fields.clone(),
         })),
         (Resolution::Waiting(_), Some(forbidden)) => {
             let fault = forbidden_fault(&forbidden.kind, &forbidden.missing_rule);

@@ -40,7 +40,7 @@ pub(super) async fn observe_template_handoff(
     let Target {
         workload, owner, ..
     } = &**target;
-    let ownership = snapshot.owned_template_fields.as_ref();
+    let ownership = snapshot.our_template_fields.as_ref();
     let is_in_template = workload.uid.as_deref() == Some(&*applied.uid)
         && ownership.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
     if !is_in_template {

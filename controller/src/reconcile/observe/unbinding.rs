@@ -11,7 +11,7 @@ use super::availability::{self, ListedPods};
 use super::rollout::{blocking_pdb_of, read_target_objects};
 use super::target_faults::forbidden_fault;
 use crate::binding::deleted::DeletedBinding;
-use crate::binding::{KindAvailability, OwnedTemplateFields, TargetState};
+use crate::binding::{KindAvailability, OurTemplateFields, TargetState};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::rollout::{ObservedUnbinding, TargetObject, Unresolved};
@@ -170,8 +170,8 @@ impl ObservedUnbinding {
     ) -> Result<(), Error> {
         let key = &actor.metadata.key;
         let target = found.target;
-        let owned_fields = found.owned_template_fields;
-        let owns_template = owned_fields.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
+        let our_fields = found.our_template_fields;
+        let owns_template = our_fields.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
         self.scaled_to_zero = found.replicas == Some(0);
         self.objects = read_target_objects(context, key, &target).await?.objects;
         for target_object in &mut self.objects {
@@ -327,7 +327,7 @@ enum TargetLookup {
 struct FoundTarget {
     target: Box<Target>,
     /// The fields of its pod template that we own.
-    owned_template_fields: Option<OwnedTemplateFields>,
+    our_template_fields: Option<OurTemplateFields>,
     replicas: Option<i32>,
 }
 
@@ -351,7 +351,7 @@ async fn look_up_target(context: &Context, actor: &ActorRecord) -> Result<Target
         TargetState::Present(snapshot) => match &snapshot.resolution {
             Resolution::Found(target) => TargetLookup::Found(FoundTarget {
                 target: target.clone(),
-                owned_template_fields: snapshot.owned_template_fields.clone(),
+                our_template_fields: snapshot.our_template_fields.clone(),
                 replicas: snapshot.replicas,
             }),
             // An unresolved target that an older actor binds must not block this deletion.

@@ -114,7 +114,7 @@ pub(super) fn plan_template(
     let contention = history?.state(ContestedPart::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved
-        .owned_template_fields
+        .our_template_fields
         .as_ref()
         .filter(|it| it.may_belong_to(uid));
     Some(decide(&TemplateInputs {

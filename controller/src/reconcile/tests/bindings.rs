@@ -15,7 +15,7 @@ pub(crate) fn resolved(target: Target) -> Resolved {
         target,
         replicas: Some(1),
         spec_hash: "spec".into(),
-        owned_template_fields: None,
+        our_template_fields: None,
     }
 }
 

@@ -210,7 +210,7 @@ fn served_target(context: &Context) -> Resolved {
         target: *target,
         replicas: Some(4),
         spec_hash: "spec".into(),
-        owned_template_fields: None,
+        our_template_fields: None,
     }
 }
 

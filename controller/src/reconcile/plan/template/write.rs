@@ -63,7 +63,7 @@ impl TemplateParams {
         let limits = observed.injection()?.limits.as_ref();
         let integration = actor.binds_to.as_ref();
         let integration = integration.map_or(Integration::Generic, Integration::of_target);
-        let ownership = resolved.owned_template_fields.as_ref();
+        let ownership = resolved.our_template_fields.as_ref();
         let applied = observed.previous.template.as_ref();
         let is_in_template =
             applied.is_some_and(|it| Some(&*it.uid) == target.workload.uid.as_deref());

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bound;
-use crate::binding::OwnedTemplateFields;
+use crate::binding::OurTemplateFields;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::binding::ActorInTemplate;
 use crate::reconcile::model::observed::Observed;
@@ -106,11 +106,11 @@ fn first_apply_to_a_template_is_told_from_later_ones() {
 fn template_fields_of_another_actor_are_not_ours() {
     let template = |actor: Option<&str>| {
         let mut observed = bound(&json!({}), Ok(target()));
-        let ownership = OwnedTemplateFields {
+        let ownership = OurTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: actor.map(Box::from),
         };
-        observed.resolved_mut().target.owned_template_fields = Some(ownership);
+        observed.resolved_mut().target.our_template_fields = Some(ownership);
         let previous =
             json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
         observed.previous = serde_json::from_value(json!({"template": previous})).unwrap();
@@ -134,7 +134,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         let mut observed = bound(&json!({}), Ok(target()));
         observed.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
         let binding = observed.resolved_mut();
-        binding.target.owned_template_fields = actor.map(|actor| OwnedTemplateFields {
+        binding.target.our_template_fields = actor.map(|actor| OurTemplateFields {
             fingerprint: "fields".to_owned(),
             actor: Some(actor.into()),
         });
