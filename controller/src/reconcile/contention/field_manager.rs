@@ -3,12 +3,11 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use asya_shared::names::is_our_manager;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
-/// Prefix of all our field managers.
-const OUR_MANAGER_PREFIX: &str = "asya-operator/";
 /// Kind of the controller of our own objects.
 const OWN_KIND: &str = "AsyncActor";
 /// The minimum depth at which a shared parent identifies a manager: anyone may own fields below `spec` or `metadata`.
@@ -95,7 +94,7 @@ impl fmt::Display for FieldManager {
 pub fn find_manager(entries: &[ManagedFieldsEntry], path: &[PathElement]) -> Option<FieldManager> {
     let mut others: Vec<_> = entries
         .iter()
-        .filter(|entry| !manager(entry).starts_with(OUR_MANAGER_PREFIX))
+        .filter(|entry| !is_our_manager(manager(entry)))
         .collect();
     others.sort_by_key(|entry| Reverse(entry.time.as_ref().map(|time| time.0)));
     let covers = |entry: &&ManagedFieldsEntry| coverage(entry, path);
@@ -134,7 +133,7 @@ pub fn describe_manager(metadata: &ObjectMeta, path: &[PathElement]) -> Option<S
 /// When another owner of the field at `path` last wrote; `None` if nobody else owns it.
 pub fn written_at(entries: &[ManagedFieldsEntry], path: &[PathElement]) -> Option<Timestamp> {
     let others = entries.iter();
-    let others = others.filter(|entry| !manager(entry).starts_with(OUR_MANAGER_PREFIX));
+    let others = others.filter(|entry| !is_our_manager(manager(entry)));
     let owners = others.filter(|entry| coverage(entry, path) == Coverage::Field);
     owners
         .filter_map(|entry| Some(entry.time.as_ref()?.0))
