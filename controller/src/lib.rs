@@ -19,6 +19,7 @@ mod flags;
 mod pods;
 mod reconcile;
 mod record;
+mod restore_delay;
 mod runtime_script;
 mod scaling;
 mod telemetry;

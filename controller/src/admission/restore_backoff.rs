@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use asya_shared::backoff::Backoff;
 use tokio::time::Instant;
 
-/// Manual edits are occasional, so this many are reverted without a delay.
-const UNDELAYED_RESTORES: u32 = 5;
-const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(5));
-/// After this long without a restore, the conflict is considered over.
-const QUIET_PERIOD: Duration = Duration::from_mins(15);
+use crate::restore_delay::{QUIET_PERIOD, restore_delay};
+
+/// Half of the first delay.
+const BASE: Duration = Duration::from_secs(1);
 
 /// Recent restores, by object name.
 #[derive(Debug, Default)]
@@ -46,15 +44,13 @@ impl RestoreBackoff {
 }
 
 fn pause(times: u32) -> Duration {
-    match times.checked_sub(UNDELAYED_RESTORES) {
-        None => Duration::ZERO,
-        Some(repeats) => BACKOFF.after(repeats),
-    }
+    restore_delay(times, BASE).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::restore_delay::UNDELAYED_RESTORES;
 
     /// ADM-24: a client that reverts every write immediately causes at most 15 writes in the first 20 minutes, then 12
     /// an hour.
@@ -99,7 +95,7 @@ mod tests {
         }
         assert_eq!(
             backoff.not_before("injector", now),
-            Some(now + BACKOFF.after(0))
+            Some(now + Duration::from_secs(2))
         );
     }
 }

@@ -7,7 +7,7 @@ use kube::core::Status;
 use kube::{Api, Client};
 use serde_json::{Map, Value};
 
-use crate::fault::{Conflict, Error, ConflictingField, StepError};
+use crate::fault::{Conflict, ConflictingField, Error, StepError};
 
 /// Metadata that the API server changes with every write.
 const SERVER_FIELDS: [&str; 3] = ["managedFields", "resourceVersion", "generation"];

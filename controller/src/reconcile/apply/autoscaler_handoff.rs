@@ -8,7 +8,7 @@ use asya_shared::resolve::ObjectRef;
 use super::contention::{self, FieldWrite};
 use super::foreign_fields::{apply, apply_body, read_body};
 use crate::context::Context;
-use crate::fault::{Error, ConflictingField, StepError};
+use crate::fault::{ConflictingField, Error, StepError};
 use crate::reconcile::model::outcome::{BindingOutcome, HandoffChange};
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::plan::autoscaler_handoff::{HandoffStep, HandoffWrite, after_rollout};

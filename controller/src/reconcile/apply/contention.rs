@@ -15,7 +15,7 @@ use kube::api::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::fault::{Error, ConflictingField};
+use crate::fault::{ConflictingField, Error};
 use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::contention::drift_restore::RestoredDrift;
 use crate::reconcile::contention::field_manager::{

@@ -1,20 +1,16 @@
-//! When drift of our own objects is restored (WRK-8): manual changes at once, repeated changes with a growing backoff,
-//! because two writers that revert each other would never stop.
+//! When drift of our own objects is restored (WRK-8).
 //!
 //! The state is in status, like the conflicts of a binding, so that the backoff survives a restart.
 
 use std::time::Duration;
 
 use asya_shared::api::ConflictStatus;
-use asya_shared::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ContestedPart, MAX_BACKOFF, QUIET_PERIOD, UNKNOWN_MANAGER, WAITING};
+use super::{ContestedPart, UNKNOWN_MANAGER, WAITING};
 use crate::clock_skew::time_left;
-
-/// This many changes in a row are restored at once: they may be manual.
-const UNDELAYED_RESTORES: i32 = 5;
+use crate::restore_delay::{MAX_DELAY, QUIET_PERIOD, restore_delay};
 
 /// When to restore drift of one of our objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +42,7 @@ pub fn decide(
     let entry = entries.iter().find(|entry| is_for(entry, uid, part));
     let until = entry.and_then(|it| it.retry_time.as_ref());
     until
-        .and_then(|until| time_left(until.0, MAX_BACKOFF, now))
+        .and_then(|until| time_left(until.0, MAX_DELAY, now))
         .map_or(RestoreTiming::Now, RestoreTiming::In)
 }
 
@@ -95,7 +91,7 @@ fn record_restore(
     let conflicts = same_object
         .map_or(0, |it| it.consecutive_conflicts)
         .saturating_add(1);
-    let delay = backoff(conflicts, base);
+    let delay = delay_after(conflicts, base);
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let until = delay.and_then(|delay| now.checked_add(delay).ok());
     ConflictStatus {
@@ -113,9 +109,8 @@ fn record_restore(
     }
 }
 
-fn backoff(conflicts: i32, base: Duration) -> Option<Duration> {
-    let more = u32::try_from(conflicts.checked_sub(UNDELAYED_RESTORES)?).ok()?;
-    Some(Backoff::new(base, MAX_BACKOFF).after(more.saturating_add(1)))
+fn delay_after(conflicts: i32, base: Duration) -> Option<Duration> {
+    restore_delay(u32::try_from(conflicts).ok()?, base)
 }
 
 /// The remaining quiet time of a contested object; `None` if it has passed.
@@ -151,7 +146,7 @@ fn entry_message(entry: &ConflictStatus, base: Duration) -> String {
         ..
     } = entry;
     let manager = entry.manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-    let delay = backoff(*conflicts, base).unwrap_or_default().as_secs();
+    let delay = delay_after(*conflicts, base).unwrap_or_default().as_secs();
     let remedy = if entry.part == ContestedPart::ScaledObject.name() {
         "change spec.scaling of the actor instead"
     } else if field == "spec.replicas" {
