@@ -159,6 +159,7 @@ mod tests {
 
     use super::all;
     use crate::cluster::store::KnownNamespaces;
+    use crate::cluster::watch_scope::WatchScope;
     use crate::reconcile::tests::fixtures::context;
     use crate::record::{ActorRecord, Projected};
 
@@ -167,7 +168,7 @@ mod tests {
     async fn oldest_binding_comes_first() {
         let context = context();
         let actors = &context.stores.actors;
-        actors.list_pending(&None);
+        actors.list_pending(&WatchScope::Cluster);
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {
             let object = json!({
                 "metadata": {
@@ -180,9 +181,9 @@ mod tests {
                 },
             });
             let actor: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
-            actors.apply(&None, &actor);
+            actors.apply(&WatchScope::Cluster, &actor);
         }
-        actors.list_completed(&None);
+        actors.list_completed(&WatchScope::Cluster);
         let bindings = all(&context, &KnownNamespaces::All);
         let names: Vec<_> = bindings.iter().map(|it| &*it.key.name).collect();
         assert_eq!(names, ["b", "c", "a"]);

@@ -17,6 +17,7 @@ use super::restore_backoff::RestoreBackoff;
 use super::watched_store::WatchedStore;
 use super::webhook_configs::ObjectOutcome;
 use crate::cluster::watch::{Selector, Watch};
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Key, Projected, WebhookFactsRecord};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
@@ -47,7 +48,7 @@ impl FactsConfigMap {
     pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<WebhookFactsRecord> {
         Watch {
             api: Api::namespaced(self.client.clone(), &self.namespace),
-            scope: Some(self.namespace.as_str().into()),
+            scope: WatchScope::Namespace(self.namespace.as_str().into()),
             selector: Selector {
                 fields: Some(format!("metadata.name={}", self.name).into()),
                 ..Selector::default()

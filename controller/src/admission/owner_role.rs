@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::watched_store::WatchedStore;
 use crate::cluster::watch::{Selector, Watch};
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Key, OwnerRoleRecord};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
@@ -38,7 +39,7 @@ impl OwnerRoleCache {
     pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<OwnerRoleRecord> {
         Watch {
             api: Api::all(self.client.clone()),
-            scope: None,
+            scope: WatchScope::Cluster,
             selector: Selector {
                 fields: Some(format!("metadata.name={}", self.name).into()),
                 ..Selector::default()

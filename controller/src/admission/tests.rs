@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::app::operator::Operator;
 use crate::app::operator::tests::operator;
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::Watch;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{ActorRecord, Enqueue, Projected, Record, WebhookFactsRecord};
 
 /// Object that the API server of these tests does not store.
@@ -62,12 +63,12 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
 
 /// Delivers a complete list of `objects` to the watch.
 fn list<R: Record>(watch: &Watch<R>, objects: &[Value]) {
-    watch.sink.init(&None);
+    watch.sink.init(&WatchScope::Cluster);
     for object in objects {
         let projected: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
-        watch.sink.apply(&None, &projected);
+        watch.sink.apply(&WatchScope::Cluster, &projected);
     }
-    watch.sink.init_done(&None);
+    watch.sink.init_done(&WatchScope::Cluster);
 }
 
 /// A manager with an owner `ClusterRole`, no bindings and every kind discovered; its validating configuration is
@@ -179,20 +180,20 @@ async fn facts_that_were_deleted_or_edited_are_published_again() {
     };
     let owners = &published["metadata"]["ownerReferences"];
     let facts = published["data"]["facts.json"].as_str().unwrap();
-    let changed = sink.delete(&None, &observed(100, facts, owners));
+    let changed = sink.delete(&WatchScope::Cluster, &observed(100, facts, owners));
     assert_eq!(changed, [Enqueue::AllActors], "the deletion is observed");
     manager.try_reconcile().await.unwrap();
     assert_eq!(kinds_of(&written), ["ConfigMap"], "deleted");
-    sink.apply(&None, &observed(200, facts, owners));
+    sink.apply(&WatchScope::Cluster, &observed(200, facts, owners));
     manager.try_reconcile().await.unwrap();
     assert!(
         kinds_of(&written).is_empty(),
         "entries of others are no drift"
     );
-    sink.apply(&None, &observed(300, "{}", owners));
+    sink.apply(&WatchScope::Cluster, &observed(300, "{}", owners));
     manager.try_reconcile().await.unwrap();
     assert_eq!(kinds_of(&written), ["ConfigMap"], "edited");
-    sink.apply(&None, &observed(400, facts, &json!([])));
+    sink.apply(&WatchScope::Cluster, &observed(400, facts, &json!([])));
     manager.try_reconcile().await.unwrap();
     assert_eq!(kinds_of(&written), ["ConfigMap"], "without its owner");
 }
@@ -212,7 +213,10 @@ async fn facts_that_another_client_keeps_editing_are_restored_at_increasing_inte
         let mut metadata = metadata("asya-webhook-facts", version);
         metadata["namespace"] = json!("asya-system");
         let edited = json!({"metadata": metadata, "data": {"facts.json": "{}"}}).to_string();
-        sink.apply(&None, &serde_json::from_str(&edited).unwrap());
+        sink.apply(
+            &WatchScope::Cluster,
+            &serde_json::from_str(&edited).unwrap(),
+        );
         let wait = manager.try_reconcile().await.unwrap();
         tokio::time::sleep(wait.min(Duration::from_secs(10))).await;
     }
@@ -243,7 +247,10 @@ async fn object_that_cannot_be_written_does_not_keep_the_others_from_being_writt
     };
     let sink = manager.mutating.watch(&operator.context.metrics).sink;
     for existing in [object(4, &["moves.asya.sh"]), object(5, &["e.asya.sh"])] {
-        sink.apply(&None, &serde_json::from_str(&existing.to_string()).unwrap());
+        sink.apply(
+            &WatchScope::Cluster,
+            &serde_json::from_str(&existing.to_string()).unwrap(),
+        );
     }
     let desired = [
         object(1, &["a.asya.sh"]),
@@ -281,7 +288,7 @@ async fn webhook_is_asked_as_before_about_a_namespace_that_is_not_watched_any_mo
 }
 
 /// The namespace `lost` has entries, and its actors become unknown.
-async fn keeps_entries_of(become_unknown: impl Fn(&Store<ActorRecord>, &Scope)) {
+async fn keeps_entries_of(become_unknown: impl Fn(&Store<ActorRecord>, &WatchScope)) {
     let (written, operator, (trust, _)) = (Arc::default(), operator(), trusted());
     let mut manager = manager(&operator, trust, &written, &[]);
     let entry = |name: &str, namespaces: &[&str], policy: &str| {
@@ -309,7 +316,7 @@ async fn keeps_entries_of(become_unknown: impl Fn(&Store<ActorRecord>, &Scope)) 
     );
     written.lock().unwrap().push(existing);
     let actors = &operator.context.stores.actors;
-    let scope = |name: &str| Some(Arc::from(name));
+    let scope = |name: &str| WatchScope::Namespace(Arc::from(name));
     actors.list_completed(&scope("gone"));
     become_unknown(actors, &scope("lost"));
     manager.try_reconcile().await.unwrap();

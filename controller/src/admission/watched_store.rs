@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, Projected, Record};
 
 pub(super) struct WatchedStore<R> {
@@ -27,20 +28,20 @@ impl<R> WatchedStore<R> {
 }
 
 impl<R: Record> WatchSink<R> for WatchedStore<R> {
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         self.store.init(scope);
     }
 
-    fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    fn apply(&self, scope: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         self.store.apply(scope, projected)
     }
 
-    fn delete(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    fn delete(&self, scope: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         self.store.delete(scope, projected)
     }
 
     /// The first list triggers a reconcile even if it is empty.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let deleted = self.store.init_done(scope);
         let first = !self.synced.swap(true, Ordering::AcqRel);
         deleted

@@ -22,6 +22,7 @@ use super::restore_backoff::RestoreBackoff;
 use super::watched_store::WatchedStore;
 use crate::cluster::patch::{replace, test};
 use crate::cluster::watch::{Selector, Watch};
+use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
 use crate::record::{Configuration, Content, Key, Metadata, Projected, WebhookConfigurationRecord};
 use crate::telemetry::events::EventReason;
@@ -117,7 +118,7 @@ where
     pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<WebhookConfigurationRecord<K>> {
         Watch {
             api: Api::all(self.client.clone()),
-            scope: None,
+            scope: WatchScope::Cluster,
             selector: Selector {
                 labels: Some(MANAGED_BY_SELECTOR.into()),
                 ..Selector::default()

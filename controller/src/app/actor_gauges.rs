@@ -67,6 +67,7 @@ mod tests {
 
     use super::update;
     use crate::cluster::store::Store;
+    use crate::cluster::watch_scope::WatchScope;
     use crate::record::{ActorRecord, Projected};
     use crate::telemetry::metrics::Metrics;
 
@@ -112,7 +113,7 @@ mod tests {
             // A scrape must need neither.
             (record.spec, record.status) = (None, None);
             object.record = Arc::new(record);
-            store.apply(&None, &object);
+            store.apply(&WatchScope::Cluster, &object);
         }
         let metrics = Arc::new(Metrics::new());
         for transport in ["mq", "unused"] {

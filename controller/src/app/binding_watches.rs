@@ -12,8 +12,8 @@ use crate::binding::kinds::Kind;
 use crate::binding::needed_watches::{NeededWatch, WatchSubject};
 use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, KindAvailability};
-use crate::cluster::store::Scope;
 use crate::cluster::watch::{Selector, Watch, WatchSink};
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     CrdNameRecord, CreationFailureRecord, ForeignRecord, LimitRangeRecord, NamespaceRecord,
     Projected, ProjectedForeign, QuotaRecord, Record, UninjectedPodRecord,
@@ -64,8 +64,8 @@ fn start(operator: &Operator, client: &Client, required: &NeededWatch) -> JoinSe
     match &required.subject {
         WatchSubject::Pods => {
             let api = match &required.scope {
-                Some(namespace) => Api::namespaced(client.clone(), namespace),
-                None => Api::all(client.clone()),
+                WatchScope::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+                WatchScope::Cluster => Api::all(client.clone()),
             };
             let store: Arc<dyn WatchSink<UninjectedPodRecord>> = bindings.clone();
             let watch: Watch<UninjectedPodRecord> =
@@ -94,10 +94,10 @@ fn start(operator: &Operator, client: &Client, required: &NeededWatch) -> JoinSe
 const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
 
 /// Watches the constraints that the API server enforces on pods, and the Events about pods that it rejected.
-fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut JoinSet<()>) {
+fn constraints(operator: &Operator, client: &Client, scope: &WatchScope, task: &mut JoinSet<()>) {
     let namespace = Selector {
         fields: scope
-            .as_ref()
+            .namespace()
             .map(|name| format!("metadata.name={name}").into()),
         ..Selector::default()
     };
@@ -133,7 +133,7 @@ fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut J
 fn constraint<R>(
     operator: &Operator,
     api: Api<Projected<R>>,
-    scope: &Scope,
+    scope: &WatchScope,
     selector: Selector,
 ) -> impl Future<Output = ()> + Send + use<R>
 where
@@ -150,19 +150,19 @@ where
     )
 }
 
-fn api<R>(client: &Client, scope: &Scope) -> Api<Projected<R>>
+fn api<R>(client: &Client, scope: &WatchScope) -> Api<Projected<R>>
 where
     R: Record,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     match scope {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
+        WatchScope::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+        WatchScope::Cluster => Api::all(client.clone()),
     }
 }
 
 /// Watches a kind for as long as it is served, in the version that discovery found.
-async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
+async fn objects(operator: Operator, client: Client, kind: Kind, scope: WatchScope) {
     let bindings = &operator.context.bindings;
     let mut availability = bindings.kinds.subscribe(&kind);
     let store = Arc::new(ObjectWatch::new(bindings, &kind));
@@ -179,8 +179,10 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
             continue;
         };
         let api = match &scope {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &*resource),
-            None => Api::all_with(client.clone(), &*resource),
+            WatchScope::Namespace(namespace) => {
+                Api::namespaced_with(client.clone(), namespace, &*resource)
+            }
+            WatchScope::Cluster => Api::all_with(client.clone(), &*resource),
         };
         let watch: Watch<ForeignRecord, ProjectedForeign> =
             watch(&operator, &scope, api, store.clone(), Selector::default());
@@ -201,7 +203,7 @@ pub async fn follow_kinds(operator: Operator, client: Client) {
     let store = Arc::clone(&bindings.kinds);
     let crds: Watch<CrdNameRecord> = watch(
         &operator,
-        &None,
+        &WatchScope::Cluster,
         Api::all(client.clone()),
         store,
         Selector::default(),
@@ -221,7 +223,7 @@ pub async fn follow_kinds(operator: Operator, client: Client) {
 
 fn watch<R, S>(
     operator: &Operator,
-    scope: &Scope,
+    scope: &WatchScope,
     api: Api<S>,
     store: Arc<dyn WatchSink<R>>,
     selector: Selector,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::watches::Watches;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 
 /// How often the file is read. The kubelet itself takes up to a minute to update a mounted `ConfigMap`.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ impl Namespaces {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read(&self) -> Result<BTreeSet<Scope>, Error> {
+    pub fn read(&self) -> Result<BTreeSet<WatchScope>, Error> {
         let Some(file) = &self.file else {
             return Ok(scopes(self.named.iter().map(String::as_str)));
         };
@@ -65,14 +65,14 @@ impl Namespaces {
     }
 }
 
-fn scopes<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<Scope> {
-    let names: BTreeSet<Scope> = names
+fn scopes<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<WatchScope> {
+    let names: BTreeSet<WatchScope> = names
         .map(str::trim)
         .filter(|name| !name.is_empty())
-        .map(|name| Some(Arc::from(name)))
+        .map(|name| WatchScope::Namespace(Arc::from(name)))
         .collect();
     if names.is_empty() {
-        BTreeSet::from([None])
+        BTreeSet::from([WatchScope::Cluster])
     } else {
         names
     }
@@ -100,7 +100,7 @@ mod tests {
         file.map(std::fs::remove_file);
         scopes
             .into_iter()
-            .map(|scope| scope.map(|name| name.to_string()))
+            .map(|scope| scope.namespace().map(ToString::to_string))
             .collect()
     }
 

@@ -13,7 +13,7 @@ use super::actor_gauges;
 use super::shared_config_maps;
 use super::worker::{self, RequeuePolicy};
 use crate::broker::health::{CheckFailures, CheckIntervals, HealthCheck};
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{Enqueue, Key, Record, StatefulSetFailureRecord};
@@ -142,7 +142,7 @@ impl Operator {
     }
 
     /// Drops the records and claims of namespaces that are no longer watched.
-    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+    pub fn forget_all_but(&self, scopes: &BTreeSet<WatchScope>) {
         let context = &self.context;
         for key in context.stores.actors.retain_scopes(scopes) {
             let transports = &context.installation.transports;

@@ -50,6 +50,7 @@ mod tests {
     use serde_json::json;
 
     use super::{candidates, shared};
+    use crate::cluster::watch_scope::WatchScope;
     use crate::reconcile::tests::fixtures::{context, context_with};
     use crate::record::{ActorRecord, ConfigMapRecord, PodRecord, Projected};
 
@@ -65,7 +66,7 @@ mod tests {
     async fn config_maps_are_kept_while_actors_or_pods_may_mount_them() {
         let context = context();
         let stores = &context.stores;
-        stores.actors.list_completed(&None);
+        stores.actors.list_completed(&WatchScope::Cluster);
         for namespace in ["empty", "actor", "pod", "ended", "plain"] {
             let name = if namespace == "plain" {
                 "mine"
@@ -74,15 +75,19 @@ mod tests {
             };
             let map = json!({"metadata": metadata(namespace, name)}).to_string();
             let map: Projected<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
-            context.config_maps.objects.store.apply(&None, &map);
+            context
+                .config_maps
+                .objects
+                .store
+                .apply(&WatchScope::Cluster, &map);
         }
         let actor = json!({"metadata": metadata("actor", "a"), "spec": {}}).to_string();
         let actor: Projected<ActorRecord> = serde_json::from_str(&actor).unwrap();
-        stores.actors.apply(&None, &actor);
+        stores.actors.apply(&WatchScope::Cluster, &actor);
         for (namespace, phase) in [("pod", "Running"), ("ended", "Failed")] {
             let pod = json!({"metadata": metadata(namespace, "p"), "status": {"phase": phase}});
             let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-            stores.pods.apply(&None, &pod);
+            stores.pods.apply(&WatchScope::Cluster, &pod);
         }
         let namespaces: Vec<_> = candidates(&context).into_iter().collect();
         assert_eq!(namespaces, ["empty".into(), "ended".into()]);

@@ -16,8 +16,9 @@ use super::binding_watches;
 use super::operator::Operator;
 use crate::binding::LabelledPods;
 use crate::cluster::keda;
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::{Selector, Watch, WatchSink};
+use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
 use crate::record::{
     CrdRecord, Enqueue, PodEventRecord, PodRecord, Record, StatefulSetFailureRecord,
@@ -41,7 +42,7 @@ const SET_REJECTIONS: &str = "involvedObject.kind=StatefulSet,type=Warning,reaso
 pub struct Watches {
     operator: Operator,
     client: Client,
-    running: BTreeMap<Scope, JoinSet<()>>,
+    running: BTreeMap<WatchScope, JoinSet<()>>,
     keda: KedaCrdWatches,
     _of_bindings: JoinSet<()>,
 }
@@ -74,8 +75,8 @@ impl Watches {
 
     /// Starts missing watches and stops those of other namespaces, leaving their actors unchanged. Returns whether
     /// anything changed.
-    pub fn set_scopes(&mut self, scopes: &BTreeSet<Scope>) -> bool {
-        let previous: BTreeSet<Scope> = self.running.keys().cloned().collect();
+    pub fn set_scopes(&mut self, scopes: &BTreeSet<WatchScope>) -> bool {
+        let previous: BTreeSet<WatchScope> = self.running.keys().cloned().collect();
         if previous == *scopes {
             return false;
         }
@@ -96,7 +97,7 @@ impl Watches {
         true
     }
 
-    fn start_all(&self, scope: &Scope) -> JoinSet<()> {
+    fn start_all(&self, scope: &WatchScope) -> JoinSet<()> {
         let Context {
             stores,
             workloads,
@@ -164,7 +165,7 @@ impl Watches {
 
     fn task<R>(
         &self,
-        scope: &Scope,
+        scope: &WatchScope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
         on_change: fn(&Operator, Enqueue),
@@ -178,7 +179,7 @@ impl Watches {
     }
 
     /// Watches the pods of actors, which bindings also need.
-    fn task_of_pods(&self, scope: &Scope) -> BoxFuture<'static, ()> {
+    fn task_of_pods(&self, scope: &WatchScope) -> BoxFuture<'static, ()> {
         let Context {
             stores, bindings, ..
         } = &*self.operator.context;
@@ -191,7 +192,7 @@ impl Watches {
     /// Watches a kind of KEDA, which may be installed or removed at any time.
     fn task_of_keda<R>(
         &self,
-        scope: &Scope,
+        scope: &WatchScope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
         on_change: fn(&Operator, Enqueue),
@@ -210,7 +211,7 @@ impl Watches {
     /// Watches Events about failures that no object's status reports.
     fn task_of_events<R>(
         &self,
-        scope: &Scope,
+        scope: &WatchScope,
         sink: Arc<dyn WatchSink<R>>,
         fields: &'static str,
     ) -> BoxFuture<'static, ()>
@@ -247,18 +248,23 @@ impl Watches {
         self.operator.tasks.run_forever(&name, run).boxed()
     }
 
-    fn watch<R>(&self, scope: &Scope, store: Arc<dyn WatchSink<R>>, selector: Selector) -> Watch<R>
+    fn watch<R>(
+        &self,
+        scope: &WatchScope,
+        store: Arc<dyn WatchSink<R>>,
+        selector: Selector,
+    ) -> Watch<R>
     where
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
         let client = self.client.clone();
         let (api, suffix) = match scope {
-            Some(namespace) => (
+            WatchScope::Namespace(namespace) => (
                 Api::namespaced(client, namespace),
                 format!(" in {namespace}"),
             ),
-            None => (Api::all(client), String::new()),
+            WatchScope::Cluster => (Api::all(client), String::new()),
         };
         let kind = format!("watch {}", R::kind_name());
         let check = format!("{kind}{suffix}");
@@ -291,7 +297,7 @@ impl KedaCrdWatches {
             passed.push(check.passed());
             let watch: Watch<CrdRecord> = Watch {
                 api: Api::all(client.clone()),
-                scope: None,
+                scope: WatchScope::Cluster,
                 selector: Selector {
                     fields: Some(field_selector.into()),
                     ..Selector::default()

@@ -11,8 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use super::Bindings;
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, Projected, QuotaRecord,
     Record,
@@ -47,7 +47,7 @@ impl Constraints {
     }
 
     /// Drops the records of a watch that has ended.
-    pub(super) fn forget(&self, scope: &Scope) {
+    pub(super) fn forget(&self, scope: &WatchScope) {
         self.quotas.forget(scope);
         self.ranges.forget(scope);
         self.namespaces.forget(scope);
@@ -63,9 +63,9 @@ pub(super) struct ConstraintStore<R> {
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     /// Scopes whose first list is complete or forbidden.
-    synced: HashSet<Scope>,
+    synced: HashSet<WatchScope>,
     /// Records that lists in progress have not returned yet.
-    missing: HashMap<Scope, HashSet<Key>>,
+    missing: HashMap<WatchScope, HashSet<Key>>,
 }
 
 impl<R> Default for ConstraintStore<R> {
@@ -90,8 +90,8 @@ fn namespace(key: &Key) -> &Arc<str> {
     }
 }
 
-fn is_in(key: &Key, scope: &Scope) -> bool {
-    scope.as_ref().is_none_or(|scope| scope == namespace(key))
+fn is_in(key: &Key, scope: &WatchScope) -> bool {
+    scope.covers(namespace(key))
 }
 
 impl<R: Record> ConstraintStore<R> {
@@ -101,7 +101,7 @@ impl<R: Record> ConstraintStore<R> {
 
     fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
-        let is_synced = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
+        let is_synced = |scope: &WatchScope| scope.covers(name);
         inner.synced.iter().any(is_synced).then(|| {
             let records = inner.records.iter();
             let in_namespace = records.filter(|(key, _)| **namespace(key) == *name);
@@ -109,7 +109,7 @@ impl<R: Record> ConstraintStore<R> {
         })
     }
 
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         let keys = inner.records.keys().filter(|key| is_in(key, scope));
         let keys = keys.cloned().collect();
@@ -117,7 +117,7 @@ impl<R: Record> ConstraintStore<R> {
     }
 
     /// Stores a record. Returns its namespace if the record changed after the first list was complete.
-    fn apply(&self, scope: &Scope, record: &Arc<R>) -> Option<Arc<str>> {
+    fn apply(&self, scope: &WatchScope, record: &Arc<R>) -> Option<Arc<str>> {
         let mut inner = self.inner.lock();
         let key = record.metadata().key.clone();
         if let Some(missing) = inner.missing.get_mut(scope) {
@@ -137,7 +137,7 @@ impl<R: Record> ConstraintStore<R> {
     }
 
     /// Completes a list. Returns whether it is the first one in this scope, and the namespaces of deleted records.
-    fn init_done(&self, scope: &Scope) -> (bool, Vec<Arc<str>>) {
+    fn init_done(&self, scope: &WatchScope) -> (bool, Vec<Arc<str>>) {
         let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let deleted = missing.iter().map(|key| {
@@ -149,11 +149,11 @@ impl<R: Record> ConstraintStore<R> {
     }
 
     /// Treats the scope as listed although its first list fails, so that no constraint is assumed.
-    fn assume_synced(&self, scope: &Scope) {
+    fn assume_synced(&self, scope: &WatchScope) {
         self.inner.lock().synced.insert(scope.clone());
     }
 
-    fn forget(&self, scope: &Scope) {
+    fn forget(&self, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         inner.synced.remove(scope);
         inner.missing.remove(scope);
@@ -189,21 +189,21 @@ impl Constraint for NamespaceRecord {
 
 /// A changed constraint requests a dry run for each binding in the namespace (SAFE-4).
 impl<R: Constraint> WatchSink<R> for Bindings {
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         R::store(&self.constraints).init(scope);
     }
 
-    fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    fn apply(&self, scope: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         let changed = R::store(&self.constraints).apply(scope, &projected.record);
         changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
-    fn delete(&self, _: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         let changed = R::store(&self.constraints).delete(&projected.record);
         changed.map_or_else(Vec::new, |namespace| self.request_dry_runs(namespace))
     }
 
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let (first, deleted) = R::store(&self.constraints).init_done(scope);
         if first {
             return self.bindings_in(scope);
@@ -214,7 +214,7 @@ impl<R: Constraint> WatchSink<R> for Bindings {
             .collect()
     }
 
-    fn list_failed(&self, scope: &Scope) {
+    fn list_failed(&self, scope: &WatchScope) {
         R::store(&self.constraints).assume_synced(scope);
     }
 }
@@ -222,7 +222,7 @@ impl<R: Constraint> WatchSink<R> for Bindings {
 impl Bindings {
     /// Requests a dry run for all bindings in the namespace: its outcome may now differ.
     fn request_dry_runs(&self, namespace: Arc<str>) -> Vec<Enqueue> {
-        let actors = self.index.actors_in(&Some(namespace));
+        let actors = self.index.actors_in(&WatchScope::Namespace(namespace));
         for actor in &actors {
             self.probe_schedule.request(actor);
         }
@@ -232,9 +232,9 @@ impl Bindings {
 
 /// A controller that fails to create a target's pod requests a dry run, because the sidecar may be the reason (SAFE-4).
 impl WatchSink<CreationFailureRecord> for Bindings {
-    fn init(&self, _: &Scope) {}
+    fn init(&self, _: &WatchScope) {}
 
-    fn apply(&self, _: &Scope, projected: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
+    fn apply(&self, _: &WatchScope, projected: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
         let failure = &projected.record;
         let Some(creator) = failure.creator.as_ref().filter(|_| is_recent(failure.last)) else {
             return Vec::new();
@@ -248,11 +248,11 @@ impl WatchSink<CreationFailureRecord> for Bindings {
         actors.into_iter().map(Enqueue::Actor).collect()
     }
 
-    fn delete(&self, _: &Scope, _: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, _: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
-    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &WatchScope) -> Vec<Enqueue> {
         Vec::new()
     }
 }

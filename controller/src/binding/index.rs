@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::kinds::Kind;
 use super::needed_watches::{NeededWatch, WatchCounts, WatchSubject};
 use super::pod_names::TargetsByName;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{ActorRecord, Key, PodCreator, TargetPod};
 
 /// An object that an actor binds to, or that affects how a target resolves.
@@ -23,11 +23,8 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    pub(super) fn is_in(&self, kind: &Kind, scope: &Scope) -> bool {
-        self.kind == *kind
-            && scope
-                .as_ref()
-                .is_none_or(|name| *name == self.key.namespace)
+    pub(super) fn is_in(&self, kind: &Kind, scope: &WatchScope) -> bool {
+        self.kind == *kind && scope.covers(&self.key.namespace)
     }
 }
 
@@ -285,26 +282,25 @@ impl Index {
             kind: &creator.kind,
             name: &creator.name,
         };
-        let scope = Some(Arc::clone(namespace));
+        let scope = WatchScope::Namespace(Arc::clone(namespace));
         self.actors_where(&scope, |binding| binding.pods.owner.is_met_by(&controller))
     }
 
-    pub(super) fn actors_in(&self, scope: &Scope) -> Vec<Key> {
+    pub(super) fn actors_in(&self, scope: &WatchScope) -> Vec<Key> {
         self.actors_where(scope, |_| true)
     }
 
     /// Actors in a scope whose target is affected by objects of this kind.
-    pub(super) fn actors_affected_by_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Key> {
+    pub(super) fn actors_affected_by_kind(&self, kind: &Kind, scope: &WatchScope) -> Vec<Key> {
         self.actors_where(scope, |binding| {
             binding.kinds.contains(kind) || binding.owners.iter().any(|owner| owner.kind == *kind)
         })
     }
 
-    fn actors_where(&self, scope: &Scope, predicate: impl Fn(&Binding) -> bool) -> Vec<Key> {
+    fn actors_where(&self, scope: &WatchScope, predicate: impl Fn(&Binding) -> bool) -> Vec<Key> {
         let inner = self.inner.lock();
         let namespaces = inner.by_namespace.iter();
-        let in_scope = namespaces
-            .filter(|(name, _)| scope.as_ref().is_none_or(|namespace| namespace == *name));
+        let in_scope = namespaces.filter(|(namespace, _)| scope.covers(namespace));
         let actors = in_scope.flat_map(|(_, actors)| actors);
         let matching = actors.filter(|key| inner.bindings.get(*key).is_some_and(&predicate));
         matching.cloned().collect()

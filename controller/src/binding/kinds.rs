@@ -20,8 +20,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{CrdNameRecord, Enqueue, Projected, Record};
 
 /// Discovery lags behind an added or deleted CRD: how often and for how long to retry it.
@@ -94,7 +94,7 @@ struct Inner {
     /// CRDs that the list in progress has not returned yet.
     missing: Vec<Arc<str>>,
     /// Scopes in which read access may be checked.
-    access_scopes: BTreeSet<Scope>,
+    access_scopes: BTreeSet<WatchScope>,
 }
 
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Default for Kinds {
                 states: BTreeMap::new(),
                 crds: HashMap::new(),
                 missing: Vec::new(),
-                access_scopes: BTreeSet::from([None]),
+                access_scopes: BTreeSet::from([WatchScope::Cluster]),
             }),
             due: Notify::new(),
         };
@@ -165,7 +165,7 @@ impl Kinds {
     }
 
     /// Sets the scopes in which read access may be checked: those that the operator manages.
-    pub fn set_access_scopes(&self, scopes: &BTreeSet<Scope>) {
+    pub fn set_access_scopes(&self, scopes: &BTreeSet<WatchScope>) {
         self.inner.lock().access_scopes.clone_from(scopes);
     }
 
@@ -218,7 +218,7 @@ impl Kinds {
         }
     }
 
-    fn due_now(&self) -> (Vec<Kind>, BTreeSet<Scope>) {
+    fn due_now(&self) -> (Vec<Kind>, BTreeSet<WatchScope>) {
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let mut due = Vec::new();
@@ -314,12 +314,12 @@ impl Default for DiscoveryState {
 }
 
 impl WatchSink<CrdNameRecord> for Kinds {
-    fn init(&self, _: &Scope) {
+    fn init(&self, _: &WatchScope) {
         let mut inner = self.inner.lock();
         inner.missing = inner.crds.keys().cloned().collect();
     }
 
-    fn apply(&self, _: &Scope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
+    fn apply(&self, _: &WatchScope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
         let metadata = projected.record.metadata();
         let name = &metadata.key.name;
         let mut inner = self.inner.lock();
@@ -333,7 +333,7 @@ impl WatchSink<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn delete(&self, _: &Scope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, projected: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
         let name = &projected.record.metadata().key.name;
         let mut inner = self.inner.lock();
         inner.crds.remove(name);
@@ -342,7 +342,7 @@ impl WatchSink<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &WatchScope) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         for name in std::mem::take(&mut inner.missing) {
             inner.crds.remove(&name);

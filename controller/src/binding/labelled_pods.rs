@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::Bindings;
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, PodRecord, Projected};
 
 /// Feeds one watch into the store by actor and the index by namespace.
@@ -42,12 +43,12 @@ impl LabelledPods {
 }
 
 impl WatchSink<PodRecord> for LabelledPods {
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         self.store.init(scope);
         self.bindings.labelled_pods.init(scope);
     }
 
-    fn apply(&self, scope: &Scope, projected: &Projected<PodRecord>) -> Vec<Enqueue> {
+    fn apply(&self, scope: &WatchScope, projected: &Projected<PodRecord>) -> Vec<Enqueue> {
         let affected = self.store.apply(scope, projected);
         let labelled = &self.bindings.labelled_pods;
         let changed = if projected.record.may_be_bound() {
@@ -58,7 +59,7 @@ impl WatchSink<PodRecord> for LabelledPods {
         self.with_bindings(affected, &changed)
     }
 
-    fn delete(&self, scope: &Scope, projected: &Projected<PodRecord>) -> Vec<Enqueue> {
+    fn delete(&self, scope: &WatchScope, projected: &Projected<PodRecord>) -> Vec<Enqueue> {
         let affected = self.store.delete(scope, projected);
         let removed: Vec<_> = self
             .bindings
@@ -69,17 +70,17 @@ impl WatchSink<PodRecord> for LabelledPods {
         self.with_bindings(affected, &removed)
     }
 
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let affected = self.store.init_done(scope);
         let (_, removed) = self.bindings.labelled_pods.init_done(scope);
         self.with_bindings(affected, &removed)
     }
 
-    fn list_failed(&self, scope: &Scope) {
+    fn list_failed(&self, scope: &WatchScope) {
         self.store.list_failed(scope);
     }
 
-    fn list_completed(&self, scope: &Scope) -> bool {
+    fn list_completed(&self, scope: &WatchScope) -> bool {
         self.store.list_completed(scope)
     }
 }

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use asya_shared::resolve::PodMatch;
 use tokio::sync::{Notify, watch};
 
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     ActorRecord, CrdNameRecord, Enqueue, Key, PodRecord, Projected, Record, TargetPod,
     UninjectedPodRecord,
@@ -175,7 +175,7 @@ impl Bindings {
         actors.into_iter().map(Enqueue::Actor)
     }
 
-    fn bindings_in(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn bindings_in(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let actors = self.index.actors_in(scope).into_iter();
         actors.map(Enqueue::Actor).collect()
     }
@@ -188,7 +188,9 @@ impl Bindings {
     /// Handles a changed discovery state of a kind. Returns the actors to enqueue.
     pub fn kind_changed(&self, kind: &Kind) -> Vec<Enqueue> {
         self.changed.notify_one();
-        let actors = self.index.actors_affected_by_kind(kind, &None);
+        let actors = self
+            .index
+            .actors_affected_by_kind(kind, &WatchScope::Cluster);
         for actor in &actors {
             if let Some(target) = self.index.target_of(actor) {
                 self.targets.invalidate(&target);
@@ -199,11 +201,15 @@ impl Bindings {
 }
 
 impl WatchSink<UninjectedPodRecord> for Bindings {
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         self.uninjected_pods.init(scope);
     }
 
-    fn apply(&self, scope: &Scope, projected: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
+    fn apply(
+        &self,
+        scope: &WatchScope,
+        projected: &Projected<UninjectedPodRecord>,
+    ) -> Vec<Enqueue> {
         let changed = self.uninjected_pods.apply(scope, &projected.record);
         let mut affected: Vec<_> = changed
             .iter()
@@ -213,7 +219,7 @@ impl WatchSink<UninjectedPodRecord> for Bindings {
         affected
     }
 
-    fn delete(&self, _: &Scope, projected: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, projected: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
         let deleted = self.uninjected_pods.delete(&projected.record);
         let affected = deleted
             .into_iter()
@@ -222,7 +228,7 @@ impl WatchSink<UninjectedPodRecord> for Bindings {
     }
 
     /// Returns every binding in scope after the first list, since none of them has observed its pods before.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let (first, deleted) = self.uninjected_pods.init_done(scope);
         if first {
             return self.bindings_in(scope);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::kinds::Kind;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 
 /// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
 const MAX_NAMESPACES: usize = 50;
@@ -14,7 +14,7 @@ const MAX_NAMESPACES: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeededWatch {
     pub subject: WatchSubject,
-    pub scope: Scope,
+    pub scope: WatchScope,
 }
 
 /// The objects that a watch covers.
@@ -61,10 +61,14 @@ impl WatchCounts {
 
     pub fn needed(&self) -> BTreeSet<NeededWatch> {
         let watches = self.0.iter().flat_map(|(subject, namespaces)| {
-            let scopes: Vec<Scope> = if namespaces.len() > MAX_NAMESPACES {
-                vec![None]
+            let scopes: Vec<WatchScope> = if namespaces.len() > MAX_NAMESPACES {
+                vec![WatchScope::Cluster]
             } else {
-                namespaces.keys().cloned().map(Some).collect()
+                namespaces
+                    .keys()
+                    .cloned()
+                    .map(WatchScope::Namespace)
+                    .collect()
             };
             scopes.into_iter().map(|scope| NeededWatch {
                 subject: subject.clone(),
@@ -81,7 +85,7 @@ mod tests {
 
     fn needed(counts: &WatchCounts) -> Vec<(WatchSubject, Option<String>)> {
         let all = counts.needed().into_iter();
-        all.map(|it| (it.subject, it.scope.map(|name| name.to_string())))
+        all.map(|it| (it.subject, it.scope.namespace().map(ToString::to_string)))
             .collect()
     }
 

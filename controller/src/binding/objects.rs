@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::kinds::Kind;
 use super::{Bindings, ObjectId};
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, ForeignRecord, Key, Projected, Record};
 
 /// Keeps only bound objects, their owners, and objects with a controller owner.
@@ -71,14 +71,14 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
         Some(self.kind.to_string().into())
     }
 
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         let bindings = &self.bindings;
         let known = bindings.targets.of_kind(&self.kind, scope).into_iter();
         let dependents = bindings.tree.of_kind(&self.kind, scope);
         *self.missing.lock() = known.chain(dependents).collect();
     }
 
-    fn apply(&self, _: &Scope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
+    fn apply(&self, _: &WatchScope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
         let metadata = projected.record.metadata();
         let object = self.object(&metadata.key);
         self.missing.lock().remove(&object);
@@ -98,12 +98,12 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
         affected
     }
 
-    fn delete(&self, _: &Scope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, projected: &Projected<ForeignRecord>) -> Vec<Enqueue> {
         self.object_deleted(&self.object(&projected.record.metadata().key))
     }
 
     /// After the first list, also returns the actors that waited for it.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let missing = std::mem::take(&mut *self.missing.lock());
         let mut affected: Vec<_> = missing
             .iter()
@@ -119,7 +119,7 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
         affected
     }
 
-    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn kind_removed(&self, scope: &WatchScope) -> Vec<Enqueue> {
         self.init(scope);
         let missing = std::mem::take(&mut *self.missing.lock());
         let affected = missing

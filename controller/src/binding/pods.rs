@@ -8,7 +8,7 @@ use asya_shared::resolve::PodMatch;
 use parking_lot::Mutex;
 
 use super::pod_names::PodsByName;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Key, TargetPod};
 
 /// Index of the newest pod records.
@@ -21,9 +21,9 @@ pub struct PodIndex<R> {
 struct Inner<R> {
     by_namespace: HashMap<Arc<str>, NamespacePods<R>>,
     /// Pods that lists in progress have not returned yet.
-    missing: HashMap<Scope, HashSet<Key>>,
+    missing: HashMap<WatchScope, HashSet<Key>>,
     /// Scopes whose first list is complete.
-    synced: HashSet<Scope>,
+    synced: HashSet<WatchScope>,
 }
 
 #[derive(Debug)]
@@ -57,8 +57,9 @@ impl<R: TargetPod> PodIndex<R> {
     /// Pods of a target; `None` until the namespace has been listed.
     pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
-        let synced = |scope: &Scope| inner.synced.contains(scope);
-        if !synced(&None) && !synced(&Some(Arc::clone(namespace))) {
+        let synced = |scope: &WatchScope| inner.synced.contains(scope);
+        let own_namespace = WatchScope::Namespace(Arc::clone(namespace));
+        if !synced(&WatchScope::Cluster) && !synced(&own_namespace) {
             return None;
         }
         let Some(NamespacePods { pods: all, by_name }) = inner.by_namespace.get(namespace) else {
@@ -79,45 +80,47 @@ impl<R: TargetPod> PodIndex<R> {
     }
 
     /// Drops all scopes except these after the set of managed namespaces has changed.
-    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+    pub fn forget_all_but(&self, scopes: &BTreeSet<WatchScope>) {
         let synced = self.inner.lock().synced.clone();
         let dropped = synced.iter().filter(|scope| !scopes.contains(*scope));
         dropped.for_each(|scope| self.forget(scope));
     }
 
     /// Drops the records of a watch that has ended.
-    pub(super) fn forget(&self, scope: &Scope) {
+    pub(super) fn forget(&self, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         inner.synced.remove(scope);
         inner.missing.remove(scope);
         match scope {
-            _ if inner.synced.contains(&None) => {}
-            Some(namespace) => {
+            _ if inner.synced.contains(&WatchScope::Cluster) => {}
+            WatchScope::Namespace(namespace) => {
                 inner.by_namespace.remove(namespace);
             }
-            None => {
+            WatchScope::Cluster => {
                 let Inner {
                     by_namespace,
                     synced,
                     ..
                 } = &mut *inner;
-                by_namespace.retain(|namespace, _| synced.contains(&Some(Arc::clone(namespace))));
+                by_namespace.retain(|namespace, _| {
+                    synced.contains(&WatchScope::Namespace(Arc::clone(namespace)))
+                });
             }
         }
     }
 
-    pub(super) fn init(&self, scope: &Scope) {
+    pub(super) fn init(&self, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         let namespaces = inner.by_namespace.values();
         let all = namespaces.flat_map(|namespace| namespace.pods.values());
         let keys = all.map(|pod| &pod.metadata().key);
-        let in_scope = keys.filter(|key| scope.as_ref().is_none_or(|name| *name == key.namespace));
+        let in_scope = keys.filter(|key| scope.covers(&key.namespace));
         let missing = in_scope.cloned().collect();
         inner.missing.insert(scope.clone(), missing);
     }
 
     /// Stores a pod. Returns the previous and the new record if they differ.
-    pub(super) fn apply(&self, scope: &Scope, pod: &Arc<R>) -> Vec<Arc<R>> {
+    pub(super) fn apply(&self, scope: &WatchScope, pod: &Arc<R>) -> Vec<Arc<R>> {
         let mut inner = self.inner.lock();
         let key = &pod.metadata().key;
         if let Some(missing) = inner.missing.get_mut(scope) {
@@ -139,7 +142,7 @@ impl<R: TargetPod> PodIndex<R> {
     }
 
     /// Completes a list. Returns whether it is the first one in this scope, and the pods that it did not return.
-    pub(super) fn init_done(&self, scope: &Scope) -> (bool, Vec<Arc<R>>) {
+    pub(super) fn init_done(&self, scope: &WatchScope) -> (bool, Vec<Arc<R>>) {
         let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let deleted = missing.iter().filter_map(|key| inner.remove(key)).collect();

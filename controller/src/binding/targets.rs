@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::ObjectId;
 use super::kinds::{Kind, KindAvailability};
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 
 /// A target as read and resolved.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Targets {
         !matches!(previous, Some(TargetState::NotFound))
     }
 
-    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
+    pub(super) fn of_kind(&self, kind: &Kind, scope: &WatchScope) -> Vec<ObjectId> {
         let cached = self.cached.lock();
         let versions = cached.values().flat_map(|it| it.versions.keys());
         let all = cached.keys().chain(versions);

@@ -19,8 +19,8 @@ use super::needed_watches::{NeededWatch, WatchSubject};
 use super::objects::ObjectWatch;
 use super::{Bindings, LabelledPods, TargetState};
 use crate::app::binding_watches;
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     ActorRecord, Enqueue, ForeignRecord, Key, PodRecord, Projected, Record, UninjectedPodRecord,
 };
@@ -107,7 +107,7 @@ fn older_of_two_actors_owns_a_shared_target_until_deleted() {
 fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     let bindings = Bindings::default();
     let watches = bindings.required_watches();
-    let scopes = |kind: &str| -> Vec<Scope> {
+    let scopes = |kind: &str| -> Vec<WatchScope> {
         let all = watches.borrow();
         let is_of_kind = |watch: &&NeededWatch| match &watch.subject {
             WatchSubject::Pods => kind == "Pod",
@@ -122,7 +122,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     assert!(watches.borrow().is_empty());
     let namespace = |n: usize| Key::new(&format!("n{n:02}"), "a");
     bind(&bindings, &namespace(0), "web", EARLY);
-    let first: Scope = Some("n00".into());
+    let first = WatchScope::Namespace("n00".into());
     assert_eq!(
         (scopes("Pod"), scopes("Deployment")),
         (vec![first.clone()], vec![first.clone()])
@@ -138,7 +138,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     bind(&bindings, &namespace(50), "web", EARLY);
     assert_eq!(
         (scopes("Pod"), scopes("Deployment")),
-        (vec![None], vec![None])
+        (vec![WatchScope::Cluster], vec![WatchScope::Cluster])
     );
     (0..51).for_each(|n| drop(bindings.refresh(&namespace(n), None)));
     assert!(watches.borrow().is_empty());
@@ -190,7 +190,7 @@ fn pod_enqueues_only_the_actor_that_binds_its_target() {
     let bindings = Bindings::default();
     bind(&bindings, &key("a"), "web", EARLY);
     bind(&bindings, &key("b"), "db", EARLY);
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
     WatchSink::<UninjectedPodRecord>::init(&bindings, &scope);
     let expected = bindings.index.target_of(&key("a"));
@@ -248,7 +248,7 @@ fn target_pod_labelled_for_another_actor_enqueues_both() {
     let pods = LabelledPods::new(&store, &bindings);
     let a = key("a");
     let b = key("b");
-    let scope = None;
+    let scope = WatchScope::Cluster;
     bind(&bindings, &b, "web", EARLY);
     let expected = asya_shared::resolve::resolver("apps", "Deployment").unresolved_pods("web");
     bindings.set_pod_match(&b, &expected);
@@ -364,7 +364,7 @@ async fn target_is_read_once_per_observed_change() {
         changed = availability.changed() => changed.unwrap(),
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
     let calls = || reads.load(Ordering::Relaxed);
 
@@ -441,7 +441,7 @@ fn dependents_of_a_target_enqueue_its_actor_and_ownerless_objects_are_dropped() 
         kind: "StatefulSet",
     });
     let watch = ObjectWatch::new(&bindings, &sets);
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
     bindings.register_target(&key("a"), vec!["phi".into()]);
     let apply = |name, generation, version, owner| {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::ObjectId;
 use super::kinds::Kind;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{ForeignRecord, Record};
 
 /// Maximum depth of dependents below a target.
@@ -25,7 +25,7 @@ struct Inner {
     by_uid: HashMap<Box<str>, ObjectId>,
     by_owner: HashMap<Box<str>, BTreeSet<ObjectId>>,
     /// Scopes in which the first list of a kind is complete.
-    synced: HashSet<(Kind, Scope)>,
+    synced: HashSet<(Kind, WatchScope)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl Tree {
         descendants.into_iter().collect()
     }
 
-    pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<ObjectId> {
+    pub(super) fn of_kind(&self, kind: &Kind, scope: &WatchScope) -> Vec<ObjectId> {
         let inner = self.inner.lock();
         let in_scope = inner
             .nodes
@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Marks the list of a kind as complete. Returns whether it is the first one.
-    pub(super) fn mark_synced(&self, kind: &Kind, scope: &Scope) -> bool {
+    pub(super) fn mark_synced(&self, kind: &Kind, scope: &WatchScope) -> bool {
         self.inner
             .lock()
             .synced
@@ -100,15 +100,19 @@ impl Tree {
     }
 
     /// Drops the objects of a watch that has ended, unless another one still covers them.
-    pub(super) fn forget(&self, kind: &Kind, scope: &Scope) {
+    pub(super) fn forget(&self, kind: &Kind, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         inner.synced.remove(&(kind.clone(), scope.clone()));
-        let covered = |namespace: &Scope| inner.synced.contains(&(kind.clone(), namespace.clone()));
+        let covered =
+            |namespace: &WatchScope| inner.synced.contains(&(kind.clone(), namespace.clone()));
+        if covered(&WatchScope::Cluster) {
+            return;
+        }
         let dropped: Vec<_> = inner
             .nodes
             .keys()
             .filter(|object| object.is_in(kind, scope))
-            .filter(|object| !covered(&None) && !covered(&Some(object.key.namespace.clone())))
+            .filter(|object| !covered(&WatchScope::Namespace(object.key.namespace.clone())))
             .cloned()
             .collect();
         for object in dropped {
@@ -119,9 +123,12 @@ impl Tree {
     /// Whether all objects of a kind in the namespace are known.
     pub(super) fn is_synced(&self, kind: &Kind, namespace: &std::sync::Arc<str>) -> bool {
         let inner = self.inner.lock();
-        [None, Some(namespace.clone())]
-            .into_iter()
-            .any(|scope| inner.synced.contains(&(kind.clone(), scope)))
+        [
+            WatchScope::Cluster,
+            WatchScope::Namespace(namespace.clone()),
+        ]
+        .into_iter()
+        .any(|scope| inner.synced.contains(&(kind.clone(), scope)))
     }
 
     /// Number of stored objects.

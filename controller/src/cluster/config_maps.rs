@@ -15,7 +15,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::impersonation::Impersonation;
 use super::objects::{Objects, WriteError};
-use super::store::{Scope, covers};
+use super::watch_scope::{WatchScope, covers};
 use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
 
@@ -197,7 +197,7 @@ impl ConfigMaps {
     }
 
     /// Drops the state of namespaces outside `scopes`.
-    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) {
+    pub fn retain_scopes(&self, scopes: &BTreeSet<WatchScope>) {
         self.objects.store.retain_scopes(scopes);
         let mut known = self.known.lock();
         known.retain(|key, _| covers(scopes, key));
@@ -301,7 +301,7 @@ mod tests {
 
         maps.entry(&key);
         maps.entry(&Key::new("other", "asya-runtime"));
-        maps.retain_scopes(&[Some("other".into())].into());
+        maps.retain_scopes(&[WatchScope::Namespace("other".into())].into());
         assert_eq!(known(), 1, "only the watched namespace is left");
     }
 

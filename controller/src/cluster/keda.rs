@@ -64,6 +64,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{CRDS, Keda};
+    use crate::cluster::watch_scope::WatchScope;
     use crate::record::{CrdRecord, Projected};
 
     /// KEDA-9
@@ -80,7 +81,7 @@ mod tests {
             serde_json::from_str(&crd.to_string()).unwrap()
         };
         let apply_crd = |index: usize, crd: &Value| {
-            keda.crds[index].apply(&None, &projected(crd));
+            keda.crds[index].apply(&WatchScope::Cluster, &projected(crd));
             (keda.refresh(), keda.is_installed())
         };
         let apply =
@@ -94,7 +95,7 @@ mod tests {
         deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(apply_crd(1, &deleting), (true, false), "is being deleted");
         assert_eq!(apply_crd(1, &crd(1, 4, "True")), (true, true));
-        keda.crds[1].delete(&None, &projected(&crd(1, 5, "True")));
+        keda.crds[1].delete(&WatchScope::Cluster, &projected(&crd(1, 5, "True")));
         assert_eq!((keda.refresh(), keda.is_installed()), (true, false));
     }
 }

@@ -17,4 +17,5 @@ pub mod rollouts;
 pub mod store;
 pub mod waiting_actors;
 pub mod watch;
+pub mod watch_scope;
 pub mod workload;

@@ -8,15 +8,8 @@ use std::sync::Arc;
 use by_namespace::ByNamespace;
 use parking_lot::Mutex;
 
+use super::watch_scope::{WatchScope, covers};
 use crate::record::{Enqueue, Key, Projected, Record};
-
-/// The namespace that a watch covers; `None` is the whole cluster.
-pub type Scope = Option<Arc<str>>;
-
-/// Whether one of `scopes` covers the namespace of `key`.
-pub fn covers(scopes: &BTreeSet<Scope>, key: &Key) -> bool {
-    scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
-}
 
 /// The newest records of a kind, from the watches and from responses to the operator's own writes.
 #[derive(Debug)]
@@ -30,10 +23,10 @@ struct Inner<R> {
     by_actor: HashMap<Key, HashSet<Key>>,
     by_namespace: ByNamespace,
     /// Newest version that each watch has delivered: an older response to a write is superseded.
-    newest_versions: HashMap<Scope, u64>,
-    relists: HashMap<Scope, Relist>,
+    newest_versions: HashMap<WatchScope, u64>,
+    relists: HashMap<WatchScope, Relist>,
     /// State of each scope's first list.
-    lists: HashMap<Scope, List>,
+    lists: HashMap<WatchScope, List>,
 }
 
 /// A scope's first list. Until it is complete, objects that are missing from the store may exist.
@@ -110,7 +103,7 @@ impl<R: Record> Store<R> {
     }
 
     /// Stores an object that a watch has delivered. Returns what to enqueue.
-    pub fn apply(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    pub fn apply(&self, scope: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         inner.note_version(scope, &projected.record);
         inner.put(Arc::clone(&projected.record))
@@ -126,13 +119,14 @@ impl<R: Record> Store<R> {
         let mut inner = self.inner.lock();
         let metadata = projected.record.metadata();
         let mut lists = inner.lists.iter();
-        let covers = |(scope, list): (&Scope, &List)| {
-            *list != List::NotServed && is_in(scope, &metadata.key.namespace)
+        let covers = |(scope, list): (&WatchScope, &List)| {
+            *list != List::NotServed && scope.covers(&metadata.key.namespace)
         };
         if !inner.lists.is_empty() && !lists.any(covers) {
             return;
         }
-        let newest = [&None, &Some(Arc::clone(&metadata.key.namespace))]
+        let own_namespace = WatchScope::Namespace(Arc::clone(&metadata.key.namespace));
+        let newest = [&WatchScope::Cluster, &own_namespace]
             .into_iter()
             .filter_map(|scope| inner.newest_versions.get(scope))
             .max();
@@ -142,7 +136,7 @@ impl<R: Record> Store<R> {
     }
 
     /// Removes an object that a watch has reported as deleted. Returns what to enqueue.
-    pub fn delete(&self, scope: &Scope, projected: &Projected<R>) -> Vec<Enqueue> {
+    pub fn delete(&self, scope: &WatchScope, projected: &Projected<R>) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         inner.note_version(scope, &projected.record);
         let metadata = projected.record.metadata();
@@ -158,35 +152,35 @@ impl<R: Record> Store<R> {
     }
 
     /// Starts a list: objects that it does not return before [`Store::init_done`] are removed.
-    pub fn init(&self, scope: &Scope) {
+    pub fn init(&self, scope: &WatchScope) {
         let mut inner = self.inner.lock();
         let keys = inner
             .records
             .keys()
-            .filter(|key| is_in(scope, &key.namespace));
+            .filter(|key| scope.covers(&key.namespace));
         let missing = keys.cloned().collect();
         inner.relists.insert(scope.clone(), missing);
     }
 
     /// Completes a list. Returns what to enqueue for the objects that it did not return.
-    pub fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    pub fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         let mut inner = self.inner.lock();
         let missing = inner.relists.remove(scope).unwrap_or_default();
         missing.iter().flat_map(|key| inner.remove(key)).collect()
     }
 
     /// Marks a scope's first list as pending.
-    pub fn list_pending(&self, scope: &Scope) {
+    pub fn list_pending(&self, scope: &WatchScope) {
         self.inner.lock().lists.insert(scope.clone(), List::Pending);
     }
 
     /// Marks a scope's first list as failing.
-    pub fn list_failed(&self, scope: &Scope) {
+    pub fn list_failed(&self, scope: &WatchScope) {
         self.inner.lock().lists.insert(scope.clone(), List::Failing);
     }
 
     /// Marks a scope's list as complete. Returns whether it is the first.
-    pub fn list_completed(&self, scope: &Scope) -> bool {
+    pub fn list_completed(&self, scope: &WatchScope) -> bool {
         let before = self
             .inner
             .lock()
@@ -197,7 +191,7 @@ impl<R: Record> Store<R> {
 
     /// Drops all objects of a kind that is no longer served; its next list is the first one again. Returns what to
     /// enqueue.
-    pub fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+    pub fn kind_removed(&self, scope: &WatchScope) -> Vec<Enqueue> {
         self.inner
             .lock()
             .lists
@@ -208,14 +202,16 @@ impl<R: Record> Store<R> {
 
     /// The namespaces of the running watches that do not cover the whole cluster.
     pub fn namespaces(&self) -> Vec<Arc<str>> {
-        self.inner.lock().lists.keys().flatten().cloned().collect()
+        let inner = self.inner.lock();
+        let namespaces = inner.lists.keys().filter_map(WatchScope::namespace);
+        namespaces.cloned().collect()
     }
 
     /// Whether the objects of a namespace have been listed, so that one missing from the store does not exist.
     pub fn is_synced(&self, namespace: &str) -> bool {
         let inner = self.inner.lock();
         let mut lists = inner.lists.iter();
-        lists.any(|(scope, list)| *list == List::Complete && is_in(scope, namespace))
+        lists.any(|(scope, list)| *list == List::Complete && scope.covers(namespace))
     }
 
     /// Whether the first list of any scope is pending.
@@ -231,19 +227,21 @@ impl<R: Record> Store<R> {
         let mut known = BTreeSet::new();
         for (scope, list) in &inner.lists {
             match (list, scope) {
-                (List::Complete, Some(namespace)) => {
+                (List::Complete, WatchScope::Namespace(namespace)) => {
                     known.insert(Arc::clone(namespace));
                 }
-                (List::Complete, None) => return Some(KnownNamespaces::All),
-                (List::Failing, Some(_)) => {}
-                (List::Failing, None) | (List::Pending | List::NotServed, _) => return None,
+                (List::Complete, WatchScope::Cluster) => return Some(KnownNamespaces::All),
+                (List::Failing, WatchScope::Namespace(_)) => {}
+                (List::Failing, WatchScope::Cluster) | (List::Pending | List::NotServed, _) => {
+                    return None;
+                }
             }
         }
         (!inner.lists.is_empty()).then_some(KnownNamespaces::Only(known))
     }
 
     /// Drops the records of namespaces outside `scopes`, and returns their names.
-    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
+    pub fn retain_scopes(&self, scopes: &BTreeSet<WatchScope>) -> Vec<Key> {
         let mut inner = self.inner.lock();
         let dropped: Vec<Key> = inner
             .records
@@ -279,13 +277,8 @@ impl KnownNamespaces {
     }
 }
 
-/// Whether a watch of this scope covers a namespace.
-fn is_in(scope: &Scope, namespace: &str) -> bool {
-    scope.as_ref().is_none_or(|name| **name == *namespace)
-}
-
 impl<R: Record> Inner<R> {
-    fn note_version(&mut self, scope: &Scope, record: &R) {
+    fn note_version(&mut self, scope: &WatchScope, record: &R) {
         let metadata = record.metadata();
         if let Some(missing) = self.relists.get_mut(scope) {
             missing.remove(&metadata.key);

@@ -21,7 +21,8 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::client::READ_TIMEOUT;
-use super::store::{Scope, Store};
+use super::store::Store;
+use super::watch_scope::WatchScope;
 use crate::record::{Enqueue, Projected, Record};
 use crate::telemetry::health::ReadinessCheck;
 use crate::telemetry::metrics::{Metrics, WatchHealth};
@@ -46,17 +47,17 @@ const BACKOFF: Backoff =
 /// Receives the events of a watch.
 pub trait WatchSink<R>: Send + Sync {
     /// A list starts.
-    fn init(&self, scope: &Scope);
+    fn init(&self, scope: &WatchScope);
     /// An object was added or changed. Returns what to enqueue.
-    fn apply(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue>;
+    fn apply(&self, scope: &WatchScope, object: &Projected<R>) -> Vec<Enqueue>;
     /// An object was deleted. Returns what to enqueue.
-    fn delete(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue>;
+    fn delete(&self, scope: &WatchScope, object: &Projected<R>) -> Vec<Enqueue>;
     /// A list is complete. Returns what to enqueue for the objects that it did not return.
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue>;
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue>;
     /// The first list failed.
-    fn list_failed(&self, _: &Scope) {}
+    fn list_failed(&self, _: &WatchScope) {}
     /// A list is complete. Returns whether it is the first one in its scope.
-    fn list_completed(&self, _: &Scope) -> bool {
+    fn list_completed(&self, _: &WatchScope) -> bool {
         false
     }
     /// The watched kind, if it is not that of the record type.
@@ -64,38 +65,38 @@ pub trait WatchSink<R>: Send + Sync {
         None
     }
     /// The kind is not served, so it has no objects. Returns what to enqueue for those that existed.
-    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn kind_removed(&self, scope: &WatchScope) -> Vec<Enqueue> {
         self.init(scope);
         self.init_done(scope)
     }
 }
 
 impl<R: Record> WatchSink<R> for Store<R> {
-    fn init(&self, scope: &Scope) {
+    fn init(&self, scope: &WatchScope) {
         Self::init(self, scope);
     }
 
-    fn apply(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue> {
+    fn apply(&self, scope: &WatchScope, object: &Projected<R>) -> Vec<Enqueue> {
         Self::apply(self, scope, object)
     }
 
-    fn delete(&self, scope: &Scope, object: &Projected<R>) -> Vec<Enqueue> {
+    fn delete(&self, scope: &WatchScope, object: &Projected<R>) -> Vec<Enqueue> {
         Self::delete(self, scope, object)
     }
 
-    fn init_done(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, scope: &WatchScope) -> Vec<Enqueue> {
         Self::init_done(self, scope)
     }
 
-    fn list_failed(&self, scope: &Scope) {
+    fn list_failed(&self, scope: &WatchScope) {
         Self::list_failed(self, scope);
     }
 
-    fn list_completed(&self, scope: &Scope) -> bool {
+    fn list_completed(&self, scope: &WatchScope) -> bool {
         Self::list_completed(self, scope)
     }
 
-    fn kind_removed(&self, scope: &Scope) -> Vec<Enqueue> {
+    fn kind_removed(&self, scope: &WatchScope) -> Vec<Enqueue> {
         Self::kind_removed(self, scope)
     }
 }
@@ -111,7 +112,7 @@ pub struct Selector {
 pub struct Watch<R, S = Projected<R>> {
     /// The API of the kind, in the watched scope.
     pub api: Api<S>,
-    pub scope: Scope,
+    pub scope: WatchScope,
     pub selector: Selector,
     /// Whether the API server serves the kind, for kinds that are installed separately.
     pub served: Option<watch::Receiver<bool>>,
@@ -235,8 +236,10 @@ where
                 let mut affected = store.init_done(scope);
                 if store.list_completed(scope) {
                     affected.push(match scope {
-                        Some(namespace) => Enqueue::Namespace(Arc::clone(namespace)),
-                        None => Enqueue::AllActors,
+                        WatchScope::Namespace(namespace) => {
+                            Enqueue::Namespace(Arc::clone(namespace))
+                        }
+                        WatchScope::Cluster => Enqueue::AllActors,
                     });
                 }
                 affected
@@ -270,7 +273,7 @@ where
     /// A namespace in which permissions are missing, perhaps because it is being deleted, must not stop the others
     /// (FW-12). One that does not exist has empty lists, so any other error concerns the whole cluster.
     fn report_unlisted(&self, error: &Error) {
-        if self.scope.is_some() && is_forbidden(error) {
+        if self.scope != WatchScope::Cluster && is_forbidden(error) {
             self.check.refused(&error.to_string());
         } else {
             self.check.not_ready(&error.to_string());
@@ -278,7 +281,7 @@ where
     }
 
     fn report_failure(&self, kind: &str, error: &Error, failures: u32) {
-        let namespace = self.scope.as_deref();
+        let namespace = self.scope.namespace().map(AsRef::as_ref);
         // Watches are interrupted occasionally; only a persistent failure deserves a warning.
         if failures == 1 && is_interruption(error) {
             tracing::debug!(%kind, namespace, %error, "watch interrupted");

@@ -12,8 +12,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     Enqueue, Key, Metadata, PodRecord, Projected, Record, ReplicaFailure, StatefulSetFailureRecord,
     TypedWorkload, WorkloadRecord,
@@ -188,20 +189,20 @@ impl ReportedFailure {
 /// Deletions of Events are ignored: the API server expires them after an hour, and users delete them. Only the set
 /// shows that a pod was created.
 impl WatchSink<StatefulSetFailureRecord> for PodCreationFailures {
-    fn init(&self, _: &Scope) {}
+    fn init(&self, _: &WatchScope) {}
 
-    fn apply(&self, _: &Scope, event: &Projected<StatefulSetFailureRecord>) -> Vec<Enqueue> {
+    fn apply(&self, _: &WatchScope, event: &Projected<StatefulSetFailureRecord>) -> Vec<Enqueue> {
         match self.take(&event.record, clock::now()) {
             Enqueue::Nothing => Vec::new(),
             enqueue => vec![enqueue],
         }
     }
 
-    fn delete(&self, _: &Scope, _: &Projected<StatefulSetFailureRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, _: &Projected<StatefulSetFailureRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
-    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &WatchScope) -> Vec<Enqueue> {
         Vec::new()
     }
 }

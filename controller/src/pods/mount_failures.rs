@@ -11,8 +11,9 @@ use asya_process::clock;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::cluster::store::{Scope, Store, covers};
+use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::{WatchScope, covers};
 use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Projected, Record};
 
 /// The kubelet repeats an Event within 2 minutes and 2 seconds. A problem that it has not repeated for this long, while
@@ -93,7 +94,7 @@ impl MountFailures {
     }
 
     /// Drops the entries of namespaces outside `scopes`.
-    pub fn retain_scopes(&self, scopes: &BTreeSet<Scope>) {
+    pub fn retain_scopes(&self, scopes: &BTreeSet<WatchScope>) {
         self.with(|inner| inner.of_pods.retain(|pod, _| covers(scopes, pod)));
     }
 
@@ -200,20 +201,20 @@ fn lies_within(span: Duration, then: Timestamp, now: Timestamp) -> bool {
 /// Deletions of Events are ignored: the API server expires them after an hour, and users delete them. Only the pod
 /// shows that a volume is mounted.
 impl WatchSink<PodEventRecord> for MountFailures {
-    fn init(&self, _: &Scope) {}
+    fn init(&self, _: &WatchScope) {}
 
-    fn apply(&self, _: &Scope, event: &Projected<PodEventRecord>) -> Vec<Enqueue> {
+    fn apply(&self, _: &WatchScope, event: &Projected<PodEventRecord>) -> Vec<Enqueue> {
         match self.record_event(&event.record, clock::now()) {
             Enqueue::Nothing => Vec::new(),
             enqueue => vec![enqueue],
         }
     }
 
-    fn delete(&self, _: &Scope, _: &Projected<PodEventRecord>) -> Vec<Enqueue> {
+    fn delete(&self, _: &WatchScope, _: &Projected<PodEventRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
-    fn init_done(&self, _: &Scope) -> Vec<Enqueue> {
+    fn init_done(&self, _: &WatchScope) -> Vec<Enqueue> {
         Vec::new()
     }
 }

@@ -100,6 +100,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::impersonation::Impersonation;
+    use crate::cluster::watch_scope::WatchScope;
     use crate::record::{ConfigMapRecord, Projected};
 
     /// The object as the API server returns it after an apply.
@@ -147,7 +148,7 @@ mod tests {
         changed["metadata"]["resourceVersion"] = json!("8");
         let changed: Projected<ConfigMapRecord> =
             serde_json::from_str(&changed.to_string()).unwrap();
-        maps.objects.store.apply(&None, &changed);
+        maps.objects.store.apply(&WatchScope::Cluster, &changed);
         assert!(ensure("a").await > 2);
         assert_eq!(ensure("b").await, ensure("b").await);
     }

@@ -6,6 +6,7 @@ use super::*;
 use crate::binding::dry_run::ProbeFailure;
 use crate::binding::objects::ObjectWatch;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::tests::fixtures::{context, slot_end};
 use crate::record::{ActorRecord, Enqueue, ForeignRecord, Projected, QuotaRecord};
 use crate::work_queue::WorkQueueSettings;
@@ -57,7 +58,7 @@ async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     let operator = operator();
     let actors = &operator.context.stores.actors;
     let observe = |namespace: &str, second, status: &Value| {
-        let affected = actors.apply(&None, &projected(namespace, second, status));
+        let affected = actors.apply(&WatchScope::Cluster, &projected(namespace, second, status));
         for enqueue in &affected {
             operator.on_actor_change(enqueue.clone());
         }
@@ -100,13 +101,17 @@ async fn only_the_leader_enqueues_bindings_whose_targets_change() {
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     });
     let projected: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
-    let affected = operator.context.stores.actors.apply(&None, &projected);
+    let affected = operator
+        .context
+        .stores
+        .actors
+        .apply(&WatchScope::Cluster, &projected);
     for enqueue in affected {
         operator.on_actor_change(enqueue);
     }
     let kind = bindings.target_of(&Key::new("ns", "a")).unwrap().kind;
     let watch = ObjectWatch::new(bindings, &kind);
-    let scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let change_target = |version: u32| {
         let target = json!({"metadata": {
             "name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string(),
@@ -153,7 +158,7 @@ async fn every_store_reports_its_size() {
         "spec": {"hard": {"limits.cpu": "4"}},
     });
     let quota: Projected<QuotaRecord> = serde_json::from_str(&quota.to_string()).unwrap();
-    bindings.apply(&None, &quota);
+    bindings.apply(&WatchScope::Cluster, &quota);
     operator.register_gauges();
     let text = operator.context.metrics.text().unwrap();
     for (kind, count) in [

@@ -9,6 +9,7 @@ use tower::BoxError;
 
 use super::*;
 use crate::app::operator::tests::operator;
+use crate::cluster::watch_scope::WatchScope;
 
 /// Every list returns one object; watches send no events.
 fn server() -> Client {
@@ -30,7 +31,7 @@ async fn ended(on_change: fn(&Operator, Enqueue)) -> Option<String> {
     let tasks = operator.tasks.clone();
     let actors = operator.context.stores.actors.clone();
     let watches = Watches::new(operator, server());
-    tokio::spawn(watches.task(&None, &actors, None, on_change));
+    tokio::spawn(watches.task(&WatchScope::Cluster, &actors, None, on_change));
     timeout(Duration::from_secs(5), tasks.first_failure())
         .await
         .ok()
@@ -72,7 +73,11 @@ async fn namespace_without_rights_does_not_stop_the_others() {
         let operator = operator();
         operator.register_gauges();
         let mut watches = Watches::new(operator.clone(), server_refusing(refused));
-        watches.set_scopes(&["a", "b"].map(|name| Some(Arc::from(name))).into());
+        watches.set_scopes(
+            &["a", "b"]
+                .map(|name| WatchScope::Namespace(Arc::from(name)))
+                .into(),
+        );
         let ready = timeout(within, operator.readiness.all_ready()).await;
         assert_eq!(ready.is_ok(), becomes_ready, "{refused:?}");
         let metrics = operator.context.metrics.text().unwrap();

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{Constraint, Constraints};
 use crate::binding::Bindings;
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{
     ActorRecord, CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, Projected,
     QuotaRecord, Record,
@@ -23,8 +23,8 @@ fn constraint<R: Record>(name: &str, spec: &Value) -> Projected<R> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a scope may be the whole cluster")]
-fn scope() -> Scope {
-    Some("ns".into())
+fn scope() -> WatchScope {
+    WatchScope::Namespace("ns".into())
 }
 
 /// Runs a complete list with these objects.

@@ -13,7 +13,7 @@ use kube::{Api, Client, Error};
 use serde::Deserialize;
 
 use super::KindAvailability;
-use crate::cluster::store::Scope;
+use crate::cluster::watch_scope::WatchScope;
 
 /// Finds a kind in the version that its CRD stores, and checks whether it may be listed. Without a CRD, or if the
 /// stored version is not served, uses the group's preferred version, else any other.
@@ -29,7 +29,7 @@ use crate::cluster::store::Scope;
 pub(super) async fn availability(
     client: &Client,
     kind: GroupKind<'_>,
-    access_scopes: &BTreeSet<Scope>,
+    access_scopes: &BTreeSet<WatchScope>,
 ) -> Result<KindAvailability, Error> {
     let Some((resource, version)) = find(client, kind).await? else {
         return Ok(KindAvailability::NotInstalled);
@@ -41,8 +41,10 @@ pub(super) async fn availability(
     let resource = ApiResource::from_gvk_with_plural(&kind, &resource.name);
     for scope in access_scopes {
         let api: Api<DynamicObject> = match scope {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
+            WatchScope::Namespace(namespace) => {
+                Api::namespaced_with(client.clone(), namespace, &resource)
+            }
+            WatchScope::Cluster => Api::all_with(client.clone(), &resource),
         };
         match api.list_metadata(&one()).await {
             Ok(_) => return Ok(KindAvailability::Served(Arc::new(resource))),
@@ -60,8 +62,8 @@ pub(super) async fn availability(
 }
 
 /// Whether actors may be read in a namespace.
-async fn has_rights(client: &Client, scope: &Scope) -> Result<bool, Error> {
-    let Some(namespace) = scope else {
+async fn has_rights(client: &Client, scope: &WatchScope) -> Result<bool, Error> {
+    let WatchScope::Namespace(namespace) = scope else {
         return Ok(true);
     };
     let actors: Api<AsyncActor> = Api::namespaced(client.clone(), namespace);

@@ -10,6 +10,7 @@ use tower::BoxError;
 
 use super::{Kind, KindAvailability, Kinds};
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{CrdNameRecord, Projected};
 
 /// State of `Workspace` on a server that serves no other kind.
@@ -159,7 +160,7 @@ async fn kind_is_discovered_promptly_in_the_preferred_version() {
     );
 
     // The CRD is observed before discovery lists its kind.
-    kinds.apply(&None, &crd("workspaces.kaito.sh", 1));
+    kinds.apply(&WatchScope::Cluster, &crd("workspaces.kaito.sh", 1));
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let installed = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Forbidden;
@@ -187,7 +188,7 @@ async fn kind_is_discovered_promptly_in_the_preferred_version() {
 
     // Read access is revoked before discovery drops the kind.
     *state.lock().unwrap() = Workspaces::Forbidden;
-    kinds.delete(&None, &crd("workspaces.kaito.sh", 2));
+    kinds.delete(&WatchScope::Cluster, &crd("workspaces.kaito.sh", 2));
     next_change().await;
     let removed = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Unknown;

@@ -7,8 +7,9 @@ use serde_json::json;
 use super::{EARLY, bind, deployment, key, project};
 use crate::binding::Bindings;
 use crate::binding::objects::ObjectWatch;
-use crate::cluster::store::{Scope, Store};
+use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Key, PodRecord, UninjectedPodRecord};
 
 const TARGETS: usize = 100;
@@ -68,7 +69,7 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     let previous = resident();
     let bindings = Arc::new(Bindings::default());
     let injected = Store::<PodRecord>::default();
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     for number in 0..TARGETS {
         let name = format!("model-{number}");
         bind(&bindings, &Key::new("ns", &name), &name, EARLY);
@@ -112,7 +113,7 @@ fn updates_of_a_thousand_unbound_workloads_enqueue_no_actor_and_leave_no_trace()
     bind(&bindings, &key("a"), "web", EARLY);
     let target = bindings.target_of(&key("a")).unwrap();
     let watch = ObjectWatch::new(&bindings, &target.kind);
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let sizes = bindings.sizes();
     for version in 1..=20 {
         for number in 0..1000 {

@@ -13,8 +13,8 @@ use crate::app::operator;
 use crate::binding::TargetState;
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::work_item::WorkItem;
 use crate::work_queue::RunOutcome;
 
@@ -39,7 +39,7 @@ async fn changes_within_a_quarter_second_cause_one_read() {
         changed = availability.changed() => changed.unwrap(),
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     let work = {
         let bindings = Arc::clone(&bindings);
         move |_: WorkItem, _| {

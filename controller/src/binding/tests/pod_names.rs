@@ -5,8 +5,8 @@ use serde_json::json;
 use super::super::Bindings;
 use super::super::pod_names::tests::visits;
 use super::{EARLY, bind, key, pod};
-use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, UninjectedPodRecord};
 
 /// OPS-32: comparing all would visit 1,000,000 pairs each time.
@@ -18,7 +18,7 @@ fn targets_and_pods_of_a_namespace_are_not_all_compared() {
     for number in 0..COUNT {
         bind(&bindings, &key(&name(number)), &name(number), EARLY);
     }
-    let scope: Scope = Some("ns".into());
+    let scope = WatchScope::Namespace("ns".into());
     WatchSink::<UninjectedPodRecord>::init(&bindings, &scope);
     let before = visits();
     for number in 0..COUNT {

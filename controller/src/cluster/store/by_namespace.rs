@@ -69,6 +69,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::Store;
+    use crate::cluster::watch_scope::WatchScope;
     use crate::record::{ActorRecord, Key, Projected};
 
     thread_local! {
@@ -94,7 +95,10 @@ mod tests {
         let store = Store::default();
         for number in 0..1000 {
             let namespace = format!("ns{}", number / 10);
-            store.apply(&None, &actor(&namespace, &format!("a{number}"), false));
+            store.apply(
+                &WatchScope::Cluster,
+                &actor(&namespace, &format!("a{number}"), false),
+            );
         }
         let before = VISITS.get();
         for number in 0..1000 {
@@ -111,20 +115,29 @@ mod tests {
         let store = Store::default();
         let key = |number: usize| Key::new("ns", &format!("a{number}"));
         for number in 0..1000 {
-            store.apply(&None, &actor("ns", &format!("a{number}"), false));
+            store.apply(
+                &WatchScope::Cluster,
+                &actor("ns", &format!("a{number}"), false),
+            );
         }
-        store.apply(&None, &actor("other", "a", false));
+        store.apply(&WatchScope::Cluster, &actor("other", "a", false));
         let before = VISITS.get();
         for number in 0..1000 {
             let is_last = number == 999;
             assert_eq!(store.has_other_active(&key(number)), !is_last, "{number}");
-            store.apply(&None, &actor("ns", &format!("a{number}"), true));
+            store.apply(
+                &WatchScope::Cluster,
+                &actor("ns", &format!("a{number}"), true),
+            );
             assert_eq!(store.has_other_active(&key(number)), !is_last, "{number}");
         }
         assert!(!store.has_other_active(&key(7)));
         assert!(store.has_other_active(&Key::new("other", "b")));
         for number in 0..1000 {
-            store.delete(&None, &actor("ns", &format!("a{number}"), true));
+            store.delete(
+                &WatchScope::Cluster,
+                &actor("ns", &format!("a{number}"), true),
+            );
         }
         assert_eq!(VISITS.get(), before);
         assert!(store.keys_in("ns").is_empty());

@@ -4,6 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::{KnownNamespaces, Store};
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, Key, PodRecord, Projected, TypedWorkload};
 
 fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Projected<PodRecord> {
@@ -33,12 +34,15 @@ fn names(store: &Store<PodRecord>, actor: &str) -> Vec<String> {
 fn unchanged_record_enqueues_nothing() {
     let store = Store::default();
     assert_eq!(
-        store.apply(&None, &pod("p", "a", "u", 1, false)),
+        store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 1, false)),
         [enqueue("a")]
     );
-    assert_eq!(store.apply(&None, &pod("p", "a", "u", 2, false)), []);
     assert_eq!(
-        store.apply(&None, &pod("p", "a", "u", 3, true)),
+        store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 2, false)),
+        []
+    );
+    assert_eq!(
+        store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 3, true)),
         [enqueue("a")]
     );
 }
@@ -46,9 +50,9 @@ fn unchanged_record_enqueues_nothing() {
 #[test]
 fn object_moved_to_another_actor_enqueues_both() {
     let store = Store::default();
-    store.apply(&None, &pod("p", "a", "u", 1, true));
+    store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 1, true));
     assert_eq!(
-        store.apply(&None, &pod("p", "b", "u", 2, true)),
+        store.apply(&WatchScope::Cluster, &pod("p", "b", "u", 2, true)),
         [enqueue("a"), enqueue("b")]
     );
     assert_eq!(names(&store, "a"), [""; 0]);
@@ -60,44 +64,53 @@ fn object_moved_to_another_actor_enqueues_both() {
 fn relist_enqueues_actors_of_changed_and_deleted_objects() {
     let store = Store::default();
     for (name, actor) in [("same", "a"), ("changed", "b"), ("gone", "c")] {
-        store.apply(&None, &pod(name, actor, name, 1, false));
+        store.apply(&WatchScope::Cluster, &pod(name, actor, name, 1, false));
     }
-    store.init(&None);
-    assert_eq!(store.apply(&None, &pod("same", "a", "same", 1, false)), []);
+    store.init(&WatchScope::Cluster);
     assert_eq!(
-        store.apply(&None, &pod("changed", "b", "changed", 5, true)),
+        store.apply(&WatchScope::Cluster, &pod("same", "a", "same", 1, false)),
+        []
+    );
+    assert_eq!(
+        store.apply(
+            &WatchScope::Cluster,
+            &pod("changed", "b", "changed", 5, true)
+        ),
         [enqueue("b")]
     );
     assert_eq!(
-        store.apply(&None, &pod("new", "d", "new", 6, true)),
+        store.apply(&WatchScope::Cluster, &pod("new", "d", "new", 6, true)),
         [enqueue("d")]
     );
-    assert_eq!(store.init_done(&None), [enqueue("c")]);
+    assert_eq!(store.init_done(&WatchScope::Cluster), [enqueue("c")]);
     assert_eq!(store.len(), 3);
 }
 
 #[test]
 fn relist_of_one_namespace_leaves_the_others_alone() {
     let store = Store::default();
-    store.apply(&Some("ns".into()), &pod("p", "a", "u", 1, true));
-    store.init(&Some("other".into()));
-    assert_eq!(store.init_done(&Some("other".into())), []);
+    store.apply(
+        &WatchScope::Namespace("ns".into()),
+        &pod("p", "a", "u", 1, true),
+    );
+    store.init(&WatchScope::Namespace("other".into()));
+    assert_eq!(store.init_done(&WatchScope::Namespace("other".into())), []);
     assert_eq!(store.len(), 1);
 }
 
 #[test]
 fn write_response_is_kept_until_the_watch_catches_up() {
     let store = Store::default();
-    store.apply(&None, &pod("p", "a", "u", 5, false));
+    store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 5, false));
     store.apply_response(&pod("p", "a", "u", 8, true));
     assert_eq!(
-        store.apply(&None, &pod("p", "a", "u", 7, false)),
+        store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 7, false)),
         [],
         "an older event changes nothing"
     );
     assert!(store.get(&Key::new("ns", "p")).unwrap().ready);
     assert_eq!(
-        store.apply(&None, &pod("p", "a", "u", 8, true)),
+        store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 8, true)),
         [],
         "neither does the event of the operator's own write"
     );
@@ -106,8 +119,8 @@ fn write_response_is_kept_until_the_watch_catches_up() {
 #[test]
 fn late_write_response_does_not_restore_a_deleted_object() {
     let store = Store::default();
-    store.apply(&None, &pod("p", "a", "u", 5, false));
-    store.delete(&None, &pod("p", "a", "u", 9, false));
+    store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 5, false));
+    store.delete(&WatchScope::Cluster, &pod("p", "a", "u", 9, false));
     store.apply_response(&pod("p", "a", "u", 8, true));
     assert!(store.get(&Key::new("ns", "p")).is_none());
 }
@@ -116,13 +129,16 @@ fn late_write_response_does_not_restore_a_deleted_object() {
 fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
     let store = Store::default();
     store.apply_response(&pod("p", "a", "second", 9, true));
-    assert_eq!(store.delete(&None, &pod("p", "a", "first", 8, true)), []);
+    assert_eq!(
+        store.delete(&WatchScope::Cluster, &pod("p", "a", "first", 8, true)),
+        []
+    );
     assert_eq!(
         &*store.get(&Key::new("ns", "p")).unwrap().metadata.uid,
         "second"
     );
     assert_eq!(
-        store.delete(&None, &pod("p", "a", "second", 10, true)),
+        store.delete(&WatchScope::Cluster, &pod("p", "a", "second", 10, true)),
         [enqueue("a")]
     );
     assert_eq!(names(&store, "a"), [""; 0]);
@@ -132,10 +148,10 @@ fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
 #[test]
 fn namespace_that_is_no_longer_watched_leaves_no_records() {
     let store = Store::default();
-    store.apply(&None, &pod("p", "a", "u", 5, true));
-    let all = [None].into();
+    store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 5, true));
+    let all = [WatchScope::Cluster].into();
     assert_eq!(store.retain_scopes(&all), []);
-    let other = [Some("other".into())].into();
+    let other = [WatchScope::Namespace("other".into())].into();
     assert_eq!(store.retain_scopes(&other), [Key::new("ns", "p")]);
     assert_eq!(names(&store, "a"), [""; 0]);
     store.apply_response(&pod("p", "a", "u", 4, true));
@@ -145,7 +161,7 @@ fn namespace_that_is_no_longer_watched_leaves_no_records() {
 #[test]
 fn records_are_shared_not_copied() {
     let store = Store::default();
-    store.apply(&None, &pod("p", "a", "u", 1, true));
+    store.apply(&WatchScope::Cluster, &pod("p", "a", "u", 1, true));
     let key = Key::new("ns", "p");
     assert!(Arc::ptr_eq(
         &store.get(&key).unwrap(),
@@ -157,7 +173,7 @@ fn records_are_shared_not_copied() {
 #[test]
 fn write_response_does_not_restore_an_object_of_a_namespace_that_is_no_longer_watched() {
     let store = Store::default();
-    let scope = |name: &str| Some(Arc::from(name));
+    let scope = |name: &str| WatchScope::Namespace(Arc::from(name));
     for namespace in ["ns", "other"] {
         store.list_pending(&scope(namespace));
     }
@@ -173,7 +189,7 @@ fn write_response_does_not_restore_an_object_of_a_namespace_that_is_no_longer_wa
 #[test]
 fn absence_is_known_once_the_namespace_was_listed() {
     let store = Store::<PodRecord>::default();
-    let ns = |name: &str| Some(Arc::from(name));
+    let ns = |name: &str| WatchScope::Namespace(Arc::from(name));
     let (one, other) = (ns("one"), ns("other"));
     let synced = || (store.is_synced("one"), store.is_synced("other"));
     assert_eq!(
@@ -200,7 +216,7 @@ fn absence_is_known_once_the_namespace_was_listed() {
     assert_eq!(synced(), (false, true), "its list is no longer known");
     store.kind_removed(&other);
     assert_eq!(synced(), (false, false));
-    store.list_completed(&None);
+    store.list_completed(&WatchScope::Cluster);
     assert_eq!(synced(), (true, true), "the whole cluster");
 }
 
@@ -230,7 +246,7 @@ fn write_response_for_an_unwatched_object_is_not_stored() {
 #[test]
 fn known_namespaces_are_those_listed_once_no_first_list_is_pending() {
     let store = Store::<PodRecord>::default();
-    let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
+    let [one, other] = ["one", "other"].map(|name| WatchScope::Namespace(Arc::from(name)));
     let known = Store::<PodRecord>::known_namespaces;
     let only = |names: &[&str]| {
         let names = names.iter().map(|name| Arc::from(*name));
@@ -249,10 +265,10 @@ fn known_namespaces_are_those_listed_once_no_first_list_is_pending() {
     assert_eq!(known(&store), only(&["other"]), "FW-13");
 
     let store = Store::<PodRecord>::default();
-    store.list_pending(&None);
-    store.list_failed(&None);
+    store.list_pending(&WatchScope::Cluster);
+    store.list_failed(&WatchScope::Cluster);
     assert_eq!(known(&store), None, "no list has completed");
-    store.list_completed(&None);
+    store.list_completed(&WatchScope::Cluster);
     assert_eq!(known(&store), Some(KnownNamespaces::All));
 }
 
@@ -260,7 +276,7 @@ fn known_namespaces_are_those_listed_once_no_first_list_is_pending() {
 #[test]
 fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
     let store = Store::<PodRecord>::default();
-    let all = None;
+    let all = WatchScope::Cluster;
     store.list_pending(&all);
     store.list_completed(&all);
     store.kind_removed(&all);

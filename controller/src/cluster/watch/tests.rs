@@ -10,6 +10,7 @@ use kube::client::Body;
 use tower::BoxError;
 
 use super::*;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{ActorRecord, ConfigMapRecord, ForeignRecord, PodRecord, UninjectedPodRecord};
 use crate::telemetry::health::Readiness;
 
@@ -67,7 +68,7 @@ fn server(rejections: usize, watches: &Arc<AtomicUsize>) -> Client {
 fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
     Watch {
         api: Api::all(server),
-        scope: None,
+        scope: WatchScope::Cluster,
         selector: Selector::default(),
         served: None,
         sink: Arc::new(Store::<ConfigMapRecord>::default()),

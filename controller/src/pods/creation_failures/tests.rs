@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PodCreationFailures, SWEEP};
 use crate::cluster::store::Store;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, Key, PodRecord, Projected, StatefulSetFailureRecord, TypedWorkload};
 
 const QUOTA: &str = r#"pods "a-0" is forbidden: exceeded quota: small"#;
@@ -60,7 +61,7 @@ impl Watched {
     /// Set `a`, with a failure reported by an Event at second 100.
     fn refused() -> Self {
         let watched = Self::new();
-        watched.sets.apply(&None, &set("u", 3, 1));
+        watched.sets.apply(&WatchScope::Cluster, &set("u", 3, 1));
         assert_eq!(watched.take(&event("a", "u", 100, QUOTA)), actor_a());
         watched
     }

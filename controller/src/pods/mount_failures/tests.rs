@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{MountFailures, SWEEP};
 use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, ProblemClass, Projected};
 
 const MISSING: &str = r#"MountVolume.SetUp failed for volume "settings" : configmap "a" not found"#;
@@ -56,12 +57,15 @@ impl Watched {
 
     fn with_pod(status: &Value) -> Self {
         let watched = Self::new();
-        watched.pods.apply(&None, &pod("p", "u", 1, status));
+        watched
+            .pods
+            .apply(&WatchScope::Cluster, &pod("p", "u", 1, status));
         watched
     }
 
     fn report(&self, second: i64, message: &str) -> Vec<Enqueue> {
-        self.mounts.apply(&None, &event("p", "u", second, message))
+        self.mounts
+            .apply(&WatchScope::Cluster, &event("p", "u", second, message))
     }
 
     /// Class and reason of the problem that keeps `p` from running.
@@ -101,7 +105,9 @@ fn mount_event_becomes_the_pods_problem_and_enqueues_the_actor_once() {
 fn event_before_its_pod_applies_once_the_pod_is_observed() {
     let watched = Watched::new();
     assert_eq!(watched.report(1, MISSING), [], "the pod is unknown");
-    watched.pods.apply(&None, &pod("p", "u", 1, &creating()));
+    watched
+        .pods
+        .apply(&WatchScope::Cluster, &pod("p", "u", 1, &creating()));
     assert_eq!(watched.class(), Some(ProblemClass::ConfigError));
 }
 
@@ -118,7 +124,9 @@ fn problem_ends_when_containers_start_or_the_pod_is_deleted() {
     for status in started {
         let watched = Watched::with_pod(&creating());
         watched.report(1, MISSING);
-        watched.pods.apply(&None, &pod("p", "u", 2, &status));
+        watched
+            .pods
+            .apply(&WatchScope::Cluster, &pod("p", "u", 2, &status));
         assert_eq!(watched.class(), None, "{status}");
         assert_eq!(
             watched.report(9, BROKEN),
@@ -129,13 +137,19 @@ fn problem_ends_when_containers_start_or_the_pod_is_deleted() {
     let watched = Watched::with_pod(&creating());
     watched.report(1, MISSING);
     let image = json!({"containerStatuses": [{"name": "asya-runtime", "state": {"waiting": {"reason": "ErrImagePull"}}}]});
-    watched.pods.apply(&None, &pod("p", "u", 2, &image));
+    watched
+        .pods
+        .apply(&WatchScope::Cluster, &pod("p", "u", 2, &image));
     assert_eq!(watched.class(), Some(ProblemClass::ImagePullError));
 
     let watched = Watched::with_pod(&creating());
     watched.report(1, MISSING);
-    watched.pods.delete(&None, &pod("p", "u", 2, &creating()));
-    watched.pods.apply(&None, &pod("p", "next", 3, &creating()));
+    watched
+        .pods
+        .delete(&WatchScope::Cluster, &pod("p", "u", 2, &creating()));
+    watched
+        .pods
+        .apply(&WatchScope::Cluster, &pod("p", "next", 3, &creating()));
     assert_eq!(watched.class(), None, "another pod with the same name");
 }
 
@@ -224,7 +238,7 @@ fn entries_are_bounded_by_the_pods_with_problems() {
 fn entries_of_unwatched_namespaces_are_dropped() {
     let watched = Watched::with_pod(&creating());
     watched.report(0, MISSING);
-    let only = |namespace: &str| [Some(Arc::from(namespace))].into();
+    let only = |namespace: &str| [WatchScope::Namespace(Arc::from(namespace))].into();
     watched.mounts.retain_scopes(&only("ns"));
     assert_eq!(watched.mounts.len(), 1);
     watched.mounts.retain_scopes(&only("other"));

@@ -25,6 +25,7 @@ use crate::broker::BrokerError;
 use crate::broker::health::QueueRechecks;
 use crate::cluster::keda::CRDS;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::DrainState;
@@ -199,7 +200,7 @@ async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
             "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}},
         });
         let hpa: Projected<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
-        context.stores.hpas.apply(&None, &hpa);
+        context.stores.hpas.apply(&WatchScope::Cluster, &hpa);
     };
     assert_eq!(scaled(), []);
     add_hpa("unrelated", "Deployment", "b");
@@ -231,7 +232,10 @@ async fn scaled_object_that_keda_does_not_let_go_of_scales_nothing_after_its_tim
     });
     let terminating: Projected<ScaledObjectRecord> =
         serde_json::from_str(&terminating.to_string()).unwrap();
-    context.scaled_objects.store.apply(&None, &terminating);
+    context
+        .scaled_objects
+        .store
+        .apply(&WatchScope::Cluster, &terminating);
     let scaled = |at: &str| scaled_kinds(&context, &observed.actor, at.parse().unwrap());
     let both = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
     assert_eq!(scaled("2026-01-01T00:00:29Z"), both);
@@ -270,7 +274,11 @@ async fn actor_whose_objects_were_released_is_deleted_as_an_orphaning_one() {
         });
         let object: Projected<TypedWorkload<Deployment>> =
             serde_json::from_str(&object.to_string()).unwrap();
-        context.workloads.deployments.store.apply(&None, &object);
+        context
+            .workloads
+            .deployments
+            .store
+            .apply(&WatchScope::Cluster, &object);
         let intent = Intent::observe(&context, observed.actor, Timestamp::UNIX_EPOCH);
         let orphans = intent.await.unwrap().deletion.orphans;
         assert_eq!(orphans, is_released, "{metadata} {uid} {owners}");
@@ -331,11 +339,20 @@ fn install_keda(context: &Context) {
             "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
             "status": {"conditions": [{"type": "Established", "status": "True"}]},
         });
-        crd.apply(&None, &serde_json::from_str(&served.to_string()).unwrap());
+        crd.apply(
+            &WatchScope::Cluster,
+            &serde_json::from_str(&served.to_string()).unwrap(),
+        );
     }
     context.keda.refresh();
-    context.scaled_objects.store.list_completed(&None);
-    context.trigger_authentications.store.list_completed(&None);
+    context
+        .scaled_objects
+        .store
+        .list_completed(&WatchScope::Cluster);
+    context
+        .trigger_authentications
+        .store
+        .list_completed(&WatchScope::Cluster);
     assert!(context.keda_is_synced("ns"));
 }
 
@@ -345,7 +362,7 @@ async fn finished_pod_with_a_sidecar_is_ignored() {
     let context = context();
     let observed = bound_to_web();
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
-    WatchSink::<UninjectedPodRecord>::init_done(&*context.bindings, &None);
+    WatchSink::<UninjectedPodRecord>::init_done(&*context.bindings, &WatchScope::Cluster);
     for (name, phase) in [
         ("runs", "Running"),
         ("evicted", "Failed"),
@@ -361,9 +378,9 @@ async fn finished_pod_with_a_sidecar_is_ignored() {
             "status": {"phase": phase},
         });
         let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-        labelled_pods.apply(&None, &pod);
+        labelled_pods.apply(&WatchScope::Cluster, &pod);
     }
-    labelled_pods.init_done(&None);
+    labelled_pods.init_done(&WatchScope::Cluster);
     let expected = resolver("apps", "Deployment").unresolved_pods("web");
     let pods = binding::target_pods(&context, &observed.actor, &expected).unwrap();
     let names: Vec<_> = pods

@@ -5,6 +5,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
+use crate::cluster::watch_scope::WatchScope;
+
 use super::{availability, find};
 use crate::binding::KindAvailability;
 
@@ -119,7 +121,9 @@ async fn namespace_without_rights_does_not_make_a_kind_unreadable() {
         // Permissions are the same in all namespaces that have any, so one namespace answers for all.
         (&["a-revoked", "actors-only", "granted"], false),
     ] {
-        let scopes = namespaces.iter().map(|name| Some((*name).into()));
+        let scopes = namespaces
+            .iter()
+            .map(|name| WatchScope::Namespace((*name).into()));
         let kind = GroupKind {
             group: "example.org",
             kind: "Thing",

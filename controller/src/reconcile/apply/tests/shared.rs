@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::apply::shared;
 use crate::reconcile::plan::deletion;
 use crate::reconcile::tests::fixtures::{actor, context_of, observed, spec};
@@ -52,7 +53,11 @@ async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
     });
     let map = json!({"metadata": metadata}).to_string();
     let map: Projected<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
-    context.config_maps.objects.store.apply(&None, &map);
+    context
+        .config_maps
+        .objects
+        .store
+        .apply(&WatchScope::Cluster, &map);
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let observed = observed(&actor(&deleting, spec, &json!({})));
     let plan = deletion::plan_deletion(&observed, Timestamp::now());

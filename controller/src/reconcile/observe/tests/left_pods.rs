@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::bound_to_web;
 use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
+use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::observe::actor_pods::ActorPods;
 use crate::reconcile::observe::unbinding::{self, Ending};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
@@ -70,9 +71,9 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
             "status": {"phase": phase},
         });
         let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-        labelled_pods.apply(&None, &pod);
+        labelled_pods.apply(&WatchScope::Cluster, &pod);
     }
-    labelled_pods.init_done(&None);
+    labelled_pods.init_done(&WatchScope::Cluster);
     let names = |mut pods: Vec<Arc<PodRecord>>| {
         pods.sort_by(|a, b| a.metadata.key.cmp(&b.metadata.key));
         let names = pods.iter().map(|it| it.metadata.key.name.to_string());
@@ -130,9 +131,9 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
             "status": {"phase": phase},
         });
         let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-        labelled_pods.apply(&None, &pod);
+        labelled_pods.apply(&WatchScope::Cluster, &pod);
     }
-    labelled_pods.init_done(&None);
+    labelled_pods.init_done(&WatchScope::Cluster);
     let standalone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     for (actor, own) in [
         (standalone.actor, &["a-0"][..]),
@@ -152,7 +153,7 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
         "spec": spec(&json!({})),
     });
     let stored: Projected<ActorRecord> = serde_json::from_str(&stored.to_string()).unwrap();
-    context.stores.actors.apply(&None, &stored);
+    context.stores.actors.apply(&WatchScope::Cluster, &stored);
     let key = Key::new("ns", "a");
     let observed = super::super::observe(&context, &key, clock::now()).await;
     let observed = observed.unwrap().unwrap();
@@ -181,9 +182,9 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
             "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
         });
         let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
-        labelled_pods.apply(&None, &pod);
+        labelled_pods.apply(&WatchScope::Cluster, &pod);
     }
-    labelled_pods.init_done(&None);
+    labelled_pods.init_done(&WatchScope::Cluster);
     let mut observed = bound_to_web();
     let rollout = BindingRollout::Always;
     let actor = &observed.actor;
@@ -244,7 +245,7 @@ async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
     let kinds = &context.bindings.kinds;
     kinds.serve("apps", "Deployment", ApiResource::from_gvk(&deployment));
     let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
-    labelled_pods.init_done(&None);
+    labelled_pods.init_done(&WatchScope::Cluster);
     let actor = bound_to_web().actor;
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
     let observe = async || {
