@@ -29,7 +29,7 @@ impl FailedPod {
 
 /// Counts of an actor's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pods {
+pub struct PodSummary {
     /// Ready pods of the current template.
     pub current_ready: i32,
     /// Pods of an older template that are not terminating.
@@ -50,7 +50,7 @@ pub struct Pods {
     pub failure_expires: Option<Timestamp>,
 }
 
-impl Pods {
+impl PodSummary {
     /// Counts `pods`; `template_hash` is that of the current template.
     pub fn count(pods: &[Arc<PodRecord>], template_hash: Option<&str>, now: Timestamp) -> Self {
         let mut counts = Self::default();

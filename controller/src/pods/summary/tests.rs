@@ -3,7 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::Pods;
+use super::PodSummary;
 use crate::reconcile::tests::fixtures::record;
 use crate::record::{PodRecord, ProblemClass};
 
@@ -37,8 +37,8 @@ fn waiting(container: &str, reason: &str) -> Value {
     json!({"phase": "Pending", "containerStatuses": [{"name": container, "state": {"waiting": {"reason": reason}}}]})
 }
 
-fn count(pods: &[Arc<PodRecord>]) -> Pods {
-    Pods::count(pods, Some("current"), now())
+fn count(pods: &[Arc<PodRecord>]) -> PodSummary {
+    PodSummary::count(pods, Some("current"), now())
 }
 
 /// STA-1

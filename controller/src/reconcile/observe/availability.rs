@@ -15,7 +15,7 @@ use crate::reconcile::model::rollout::{TargetObject, ray_workers};
 use crate::record::Key;
 
 /// The target's pods as the API server lists them.
-pub(super) struct ListedPods {
+pub(super) struct TargetPodList {
     pub(super) availability: Availability,
     /// UIDs of those that are not terminating.
     pub(super) active: BTreeSet<Box<str>>,
@@ -29,7 +29,7 @@ pub(super) async fn observe(
     key: &Key,
     target: &Target,
     objects: &[TargetObject],
-) -> Result<ListedPods, Error> {
+) -> Result<TargetPodList, Error> {
     let read_at = Instant::now();
     let pods = list_unfinished(&context.client, &key.namespace, &target.pods.labels)
         .await
@@ -59,7 +59,7 @@ pub(super) async fn observe(
     let active = uids.map(Into::into).collect();
     let is_active =
         |pod: &&Pod| pod.metadata.deletion_timestamp.is_none() && belongs_to(pod, &target.pods);
-    Ok(ListedPods {
+    Ok(TargetPodList {
         availability,
         active,
         example: pods.iter().find(is_active).cloned().map(Box::new),

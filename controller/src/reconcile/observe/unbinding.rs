@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
 
-use super::availability::{self, ListedPods};
+use super::availability::{self, TargetPodList};
 use super::rollout::{blocking_pdb_of, read_target_objects};
 use super::target_faults::forbidden_fault;
 use crate::binding::deleted::DeletedBinding;
@@ -217,7 +217,7 @@ impl ObservedUnbinding {
         context: &Context,
         key: &Key,
         target: &Target,
-    ) -> Result<ListedPods, Error> {
+    ) -> Result<TargetPodList, Error> {
         let listed = availability::observe(context, key, target, &self.objects).await?;
         self.availability = Some(listed.availability.clone());
         Ok(listed)

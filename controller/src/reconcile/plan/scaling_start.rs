@@ -14,7 +14,7 @@ pub struct ScalingStartInputs {
     /// New pods are known to get the actor's current sidecar, by a dry run or from their template.
     pub injection_verified: bool,
     /// The target's pods, and how many are Ready with a sidecar; `None` until pods have been listed.
-    pub ready: Option<ReadyPods>,
+    pub ready: Option<ReadyPodCounts>,
     /// Desired replicas of the target, if it specifies them.
     pub desired_replicas: Option<i32>,
     /// Running pods are left alone until they restart for another reason.
@@ -23,7 +23,7 @@ pub struct ScalingStartInputs {
 
 /// Numbers of a target's pods.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReadyPods {
+pub struct ReadyPodCounts {
     /// All pods, including terminating ones.
     pub total: i32,
     /// Pods that are not terminating.
@@ -34,7 +34,7 @@ pub struct ReadyPods {
     pub current: i32,
 }
 
-impl ReadyPods {
+impl ReadyPodCounts {
     fn of(counts: &TargetPodCounts) -> Self {
         Self {
             total: counts.total,
@@ -92,7 +92,7 @@ pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'sta
     blocked_by(&ScalingStartInputs {
         exists: observed.scaling.scaled_object.ours().is_some(),
         injection_verified: observed.is_injection_verified(),
-        ready: counts.as_ref().map(ReadyPods::of),
+        ready: counts.as_ref().map(ReadyPodCounts::of),
         desired_replicas: observed.resolved().and_then(|it| it.replicas),
         on_restart: bound.rollout == asya_shared::api::BindingRollout::OnRestart,
     })

@@ -20,7 +20,7 @@ use injected::{InjectedReport, injected_report};
 use injection::injection_status;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use pods::{ListedPods, count_pods};
+use pods::{CountedPods, count_pods};
 use rollout::{rollout_retry, rollout_status};
 use state::BindingStateInputs;
 use target::set_target;
@@ -101,7 +101,7 @@ struct PodsReport {
     /// Since when the binding is in effect.
     since: Option<Time>,
     /// `None` until the pods have been listed.
-    listed: Option<ListedPods>,
+    listed: Option<CountedPods>,
     injection: Option<InjectionStatus>,
     injected: InjectedReport,
 }

@@ -2,13 +2,17 @@
 
 use asya_shared::api::AsyncActorStatus;
 
-use crate::pods::summary::Pods;
-use crate::reconcile::status::state::Counts;
+use crate::pods::summary::PodSummary;
+use crate::reconcile::status::state::ReplicaCounts;
 
 /// Writes the numbers. Unlike a Deployment's, `replicas` counts ready pods: column Running shows it (STA-10). `/scale`
 /// reads `totalReplicas`.
-pub(super) fn set_replicas(status: &mut AsyncActorStatus, counts: Counts, pods: &Pods) {
-    let Counts {
+pub(super) fn set_replicas(
+    status: &mut AsyncActorStatus,
+    counts: ReplicaCounts,
+    pods: &PodSummary,
+) {
+    let ReplicaCounts {
         desired,
         total,
         ready,

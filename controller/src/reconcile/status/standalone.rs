@@ -17,11 +17,11 @@ use super::transport::TransportSummary;
 use crate::clock_skew::may_have_passed;
 use crate::cluster::rollouts;
 use crate::fault::Requeue;
-use crate::pods::summary::Pods;
+use crate::pods::summary::PodSummary;
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::observed::{Observed, is_reconcile_once_done};
 use crate::reconcile::model::outcome::StandaloneOutcome;
-use crate::reconcile::status::state::{self, Counts, SkipReason, StateInputs};
+use crate::reconcile::status::state::{self, ReplicaCounts, SkipReason, StateInputs};
 use crate::record::HpaRecord;
 
 pub(super) fn standalone_report(
@@ -36,9 +36,9 @@ pub(super) fn standalone_report(
     let since = progressing_since(observed, outcome, now);
     let template_hash = template_hash(observed, outcome);
     let skip_reason = skip_reason(observed);
-    let pods = Pods::count(&observed.pods, template_hash, now);
+    let pods = PodSummary::count(&observed.pods, template_hash, now);
     let desired =
-        |hpa: Option<&HpaRecord>| workload.map(|workload| Counts::of(workload, hpa).desired);
+        |hpa: Option<&HpaRecord>| workload.map(|workload| ReplicaCounts::of(workload, hpa).desired);
     let scaling_inputs = ScalingInputs {
         outcome: &outcome.common,
         other_autoscaler: other_autoscaler_condition(observed, outcome),
@@ -66,7 +66,7 @@ pub(super) fn standalone_report(
     });
     status.progressing_since = decision.progressing.then_some(Time(since));
     if let Some(workload) = workload {
-        set_replicas(status, Counts::of(workload, scaling.hpa), &pods);
+        set_replicas(status, ReplicaCounts::of(workload, scaling.hpa), &pods);
         set_workload(status, observed, workload.kind);
     }
     let drift = set_drift(status, observed, outcome, now);

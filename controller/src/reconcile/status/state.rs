@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
-use crate::pods::summary::Pods;
+use crate::pods::summary::PodSummary;
 use crate::record::{HpaRecord, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
@@ -29,7 +29,7 @@ pub struct StateInputs<'a> {
     pub workload: Option<&'a WorkloadRecord>,
     /// Why pods cannot be created, if the workload's own status does not say so.
     pub creation_failure: Option<&'a PodCreationFailure>,
-    pub pods: &'a Pods,
+    pub pods: &'a PodSummary,
     /// Condition `ScalingReady`; `None` while scaling is off.
     pub scaling: Option<&'a ScalingReady>,
     /// The HPA that scales it.
@@ -138,7 +138,7 @@ fn without_workload(inputs: &StateInputs<'_>) -> StateDecision {
 
 /// Rows 5 to 14: the state of an existing workload. Rows 5 and 6 precede what KEDA reports (row 7).
 fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> StateDecision {
-    let counts = Counts::of(workload, inputs.hpa);
+    let counts = ReplicaCounts::of(workload, inputs.hpa);
     let failure = failure(inputs, workload);
     let mut decision = match &failure {
         // Row 5: pods fail, and no pod of the current template is ready.
@@ -187,7 +187,7 @@ fn with_scaling_error(inputs: &StateInputs<'_>, decision: StateDecision) -> Stat
 fn pods_decision(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
-    counts: Counts,
+    counts: ReplicaCounts,
     failure: Option<Failure>,
 ) -> StateDecision {
     let mut decision = pods_row(inputs, workload, counts, failure);
@@ -207,10 +207,10 @@ fn pods_decision(
 fn pods_row(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
-    counts: Counts,
+    counts: ReplicaCounts,
     failure: Option<Failure>,
 ) -> StateDecision {
-    let Counts {
+    let ReplicaCounts {
         desired,
         total,
         ready,
@@ -257,7 +257,7 @@ fn pods_row(
 fn rolling_out(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
-    counts: Counts,
+    counts: ReplicaCounts,
 ) -> StateDecision {
     let text = if workload.metadata.deleting {
         let next = match inputs.skip_reason {
@@ -275,7 +275,7 @@ fn rolling_out(
     }
 }
 
-fn unready_for_too_long(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
+fn unready_for_too_long(inputs: &StateInputs<'_>, counts: ReplicaCounts) -> StateDecision {
     let state = if counts.ready == 0 {
         State::WorkloadError
     } else {
@@ -289,7 +289,7 @@ fn unready_for_too_long(inputs: &StateInputs<'_>, counts: Counts) -> StateDecisi
     decision(state, false, Reason::PodsNotReady, text)
 }
 
-fn starting(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
+fn starting(inputs: &StateInputs<'_>, counts: ReplicaCounts) -> StateDecision {
     let state = match inputs.previous {
         None | Some(State::Creating) => State::Creating,
         Some(_) => State::ScalingUp,
@@ -301,7 +301,7 @@ fn starting(inputs: &StateInputs<'_>, counts: Counts) -> StateDecision {
     }
 }
 
-fn progress(Counts { ready, desired, .. }: Counts) -> String {
+fn progress(ReplicaCounts { ready, desired, .. }: ReplicaCounts) -> String {
     format!("{ready} of {desired} pods are ready")
 }
 
@@ -340,14 +340,14 @@ fn progress_deadline_exceeded(
 
 /// Replica counts reported in status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReplicaCounts {
     pub desired: i32,
     /// Existing replicas.
     pub total: i32,
     pub ready: i32,
 }
 
-impl Counts {
+impl ReplicaCounts {
     /// Reads the counts from a workload and the HPA that scales it.
     pub fn of(workload: &WorkloadRecord, hpa: Option<&HpaRecord>) -> Self {
         Self {

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{ListedPods, observe, ray_clusters};
+use super::{TargetPodList, observe, ray_clusters};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::rollout::ray_workers;
@@ -147,7 +147,7 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
         panic!()
     };
     let observed = observe(&context, &Key::new("ns", "a"), &target, &[]).await;
-    let ListedPods {
+    let TargetPodList {
         availability,
         active,
         example,

@@ -1,8 +1,8 @@
-use super::{ReadyPods, ScalingStartInputs, blocked_by};
+use super::{ReadyPodCounts, ScalingStartInputs, blocked_by};
 
 #[expect(clippy::unnecessary_wraps, reason = "rows hold an Option")]
-fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
-    Some(ReadyPods {
+fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPodCounts> {
+    Some(ReadyPodCounts {
         total,
         active: total,
         injected,
@@ -57,9 +57,9 @@ fn target_is_not_scaled_between_a_pod_and_its_replacement() {
     }
     let terminating = ScalingStartInputs {
         injection_verified: true,
-        ready: Some(ReadyPods {
+        ready: Some(ReadyPodCounts {
             total: 1,
-            ..ReadyPods::default()
+            ..ReadyPodCounts::default()
         }),
         ..ScalingStartInputs::default()
     };

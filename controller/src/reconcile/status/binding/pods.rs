@@ -5,16 +5,16 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::pods::summary::Pods;
+use crate::pods::summary::PodSummary;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods};
 use crate::record::PodRecord;
 
 /// The pods of a target.
-pub(super) struct ListedPods {
+pub(super) struct CountedPods {
     pub(super) counts: TargetPodCounts,
-    pub(super) health: Pods,
+    pub(super) health: PodSummary,
     /// The replicas that the target specifies, or else all of its pods.
     pub(super) desired: i32,
 }
@@ -26,13 +26,13 @@ pub(super) fn count_pods(
     since: Option<&Time>,
     desired: Option<i32>,
     now: Timestamp,
-) -> Option<ListedPods> {
+) -> Option<CountedPods> {
     let bound = observed.desired_binding()?;
     let pods = binding.pods()?;
     let injected = injected_pods(observed, pods);
     let counts = TargetPodCounts::of(pods, &observed.actor.metadata.uid, bound, since);
-    Some(ListedPods {
-        health: Pods::count(&injected, None, now),
+    Some(CountedPods {
+        health: PodSummary::count(&injected, None, now),
         desired: desired.unwrap_or(counts.total),
         counts,
     })

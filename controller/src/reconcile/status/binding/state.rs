@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::clock_skew::may_have_passed;
 use crate::condition::ConditionValue;
 use crate::fault::{Fault, Reason};
-use crate::pods::summary::Pods;
+use crate::pods::summary::PodSummary;
 use crate::reconcile::model::condition_types::{TARGET_RESOLVED, WORKLOAD_READY};
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::reconcile::status::state::{reason_of, state_of};
@@ -24,7 +24,7 @@ pub(super) struct BindingStateInputs<'a> {
     /// Why the target cannot be bound.
     pub(super) target_fault: Option<&'a Fault>,
     /// The target's pods; `None` until they have been listed.
-    pub(super) pods: Option<(&'a TargetPodCounts, &'a Pods)>,
+    pub(super) pods: Option<(&'a TargetPodCounts, &'a PodSummary)>,
     /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) injected: Option<&'a ConditionValue>,
     /// Condition `ScalingReady`, while the queue decides the number of pods.
@@ -119,7 +119,7 @@ fn was_bound(previous: &AsyncActorStatus) -> bool {
 fn target_pods_decision(
     inputs: &BindingStateInputs<'_>,
     counted: &TargetPodCounts,
-    pods: &Pods,
+    pods: &PodSummary,
 ) -> BindingStateDecision {
     let ready = counted.ready;
     let total = counted.total;
@@ -160,7 +160,7 @@ fn target_pods_decision(
 fn failing_pods_decision(
     inputs: &BindingStateInputs<'_>,
     counted: &TargetPodCounts,
-    pods: &Pods,
+    pods: &PodSummary,
 ) -> Option<BindingStateDecision> {
     let failed = pods.failure.as_ref()?;
     let problem = &failed.problem;

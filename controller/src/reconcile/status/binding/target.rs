@@ -2,18 +2,18 @@
 
 use asya_shared::api::{AsyncActorStatus, ObjectReference, ResolvedTarget};
 
-use super::pods::ListedPods;
+use super::pods::CountedPods;
 use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::status::replicas::set_replicas;
-use crate::reconcile::status::state::Counts;
+use crate::reconcile::status::state::ReplicaCounts;
 
 /// Writes the target, and the numbers of its pods.
 pub(super) fn set_target(
     status: &mut AsyncActorStatus,
     observed: &Observed,
     binding: &ObservedBinding,
-    pods: Option<&ListedPods>,
+    pods: Option<&CountedPods>,
 ) {
     status.resolved_target = resolved_target(observed, binding);
     let Some(pods) = pods else {
@@ -25,7 +25,7 @@ pub(super) fn set_target(
         return;
     };
     status.pods = Some(pods.counts.pods.clone());
-    let counts = Counts {
+    let counts = ReplicaCounts {
         desired: pods.desired,
         total: pods.counts.total,
         ready: pods.counts.ready,

@@ -10,7 +10,7 @@ use super::{SkipReason, StateDecision, StateInputs, decide};
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
 use crate::pods::creation_failures::PodCreationFailure;
-use crate::pods::summary::{FailedPod, Pods};
+use crate::pods::summary::{FailedPod, PodSummary};
 use crate::reconcile::tests::fixtures::{stateful_set, workload};
 use crate::record::{HpaRecord, Problem, ProblemClass, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
@@ -29,7 +29,7 @@ struct Row {
     child: Option<Fault>,
     workload: Option<Arc<WorkloadRecord>>,
     refusal: Option<PodCreationFailure>,
-    pods: Pods,
+    pods: PodSummary,
     scaling: Option<ScalingReady>,
     hpa: Option<Arc<HpaRecord>>,
     previous: Option<State>,
@@ -58,7 +58,7 @@ fn row(name: &'static str) -> Row {
         child: None,
         workload: None,
         refusal: None,
-        pods: Pods::default(),
+        pods: PodSummary::default(),
         scaling: None,
         hpa: None,
         previous: Some(State::Running),

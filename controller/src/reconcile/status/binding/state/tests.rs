@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::{BindingStateDecision, BindingStateInputs, decide};
 use crate::condition::{ConditionStatus, ConditionValue};
 use crate::fault::{Fault, Reason};
-use crate::pods::summary::{FailedPod, Pods};
+use crate::pods::summary::{FailedPod, PodSummary};
 use crate::reconcile::model::target_pods::TargetPodCounts;
 use crate::record::{Problem, ProblemClass};
 use crate::scaling::ready::ScalingReady;
@@ -32,18 +32,18 @@ fn pods(total: i32, ready: i32) -> TargetPodCounts {
     }
 }
 
-fn failing(class: ProblemClass, container: &str) -> Pods {
+fn failing(class: ProblemClass, container: &str) -> PodSummary {
     let problem = Problem {
         class,
         container: Some(container.into()),
         reason: "x".into(),
     };
-    Pods {
+    PodSummary {
         failure: Some(FailedPod {
             problem,
             pod: Arc::from("p"),
         }),
-        ..Pods::default()
+        ..PodSummary::default()
     }
 }
 
@@ -73,7 +73,7 @@ struct Row {
     transport: bool,
     target: Option<Reason>,
     counted: Option<TargetPodCounts>,
-    health: Pods,
+    health: PodSummary,
     injected: (bool, Reason),
     scaling: Scaling,
     desired: Option<i32>,
@@ -89,7 +89,7 @@ impl Default for Row {
             transport: false,
             target: None,
             counted: Some(pods(2, 2)),
-            health: Pods::default(),
+            health: PodSummary::default(),
             injected: (true, Reason::AllPodsInjected),
             scaling: Scaling::Off,
             desired: Some(2),
@@ -141,7 +141,7 @@ fn some(total: i32, ready: i32) -> Option<TargetPodCounts> {
     Some(pods(total, ready))
 }
 
-fn crash() -> Pods {
+fn crash() -> PodSummary {
     failing(ProblemClass::SidecarError, "asya-sidecar")
 }
 
