@@ -25,7 +25,7 @@ use crate::cluster::keda::Keda;
 use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::store::Store;
-use crate::cluster::workload::Workloads;
+use crate::cluster::workload::WorkloadApi;
 use crate::pods::creation_failures::PodCreationFailures;
 use crate::pods::mount_failures::MountFailures;
 use crate::record::{
@@ -47,7 +47,7 @@ pub struct Context {
     /// When this process became leader; unset on a standby.
     pub leading_since: OnceLock<Timestamp>,
     /// Deployments and `StatefulSet`s of actors.
-    pub workloads: Workloads,
+    pub workloads: WorkloadApi,
     /// Pods that `StatefulSet`s cannot create.
     pub creation_failures: Arc<PodCreationFailures>,
     /// Actors' `ServiceAccount`s.
@@ -109,7 +109,7 @@ impl Context {
     /// A context whose caches and memory are empty.
     pub fn new(parts: ContextParts) -> Self {
         let impersonation = &parts.impersonation;
-        let workloads = Workloads::new(impersonation);
+        let workloads = WorkloadApi::new(impersonation);
         Self {
             stores: Stores::default(),
             leading_since: OnceLock::new(),

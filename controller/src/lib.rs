@@ -28,5 +28,5 @@ mod work_queue;
 pub use app::args::Args;
 pub use app::leadership::Ending;
 pub use app::program::main;
-pub use app::replica::{Configuration, Connections, Replica};
+pub use app::replica::{Connections, Replica, ReplicaConfig};
 pub use broker::http_client;

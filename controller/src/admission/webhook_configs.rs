@@ -24,7 +24,9 @@ use crate::cluster::patch::{replace, test};
 use crate::cluster::watch::{Selector, Watch};
 use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
-use crate::record::{Configuration, Content, Key, Metadata, Projected, WebhookConfigurationRecord};
+use crate::record::{
+    Content, Key, Metadata, Projected, WebhookConfiguration, WebhookConfigurationRecord,
+};
 use crate::telemetry::events::EventReason;
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
@@ -50,7 +52,7 @@ pub(super) struct DesiredConfig {
 }
 
 impl DesiredConfig {
-    pub(super) fn new<K: Configuration + Serialize>(object: &K) -> Self {
+    pub(super) fn new<K: WebhookConfiguration + Serialize>(object: &K) -> Self {
         Self {
             name: object.meta().name.clone().unwrap_or_default(),
             content: Content::of(object),
@@ -95,7 +97,7 @@ fn decide(
 
 impl<K> WebhookConfigs<K>
 where
-    K: Configuration
+    K: WebhookConfiguration
         + Resource<DynamicType = (), Scope = ClusterResourceScope>
         + Serialize
         + DeserializeOwned

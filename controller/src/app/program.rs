@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::Ending;
-use super::replica::{Configuration, Connections, Replica};
+use super::replica::{Connections, Replica, ReplicaConfig};
 use super::uninstall;
 use crate::app::args::Args;
 use crate::cluster::client;
@@ -52,7 +52,7 @@ async fn check(urls: &[String]) -> ExitCode {
 
 /// Runs until the process is stopped, loses its lease, or one of `tasks` fails.
 async fn run(args: Args, tasks: Tasks) -> Result<ExitCode, BoxError> {
-    let configuration = Configuration::read(&args)?;
+    let configuration = ReplicaConfig::read(&args)?;
     let config = api_server::config(args.kubeconfig.as_deref(), client::READ_TIMEOUT).await?;
     let connections = Connections::over_network(config)?;
     let replica = Replica::new(&args, configuration, connections, tasks.clone())?;

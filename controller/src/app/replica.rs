@@ -83,14 +83,14 @@ pub struct Replica {
 
 /// Configuration from flags, variables and files. Read before the first connection, so that mistakes are reported
 /// without a cluster.
-pub struct Configuration {
+pub struct ReplicaConfig {
     transports: TransportsConfig,
     settings: config::Settings,
     certificates: Option<CertificateConfig>,
     script: Arc<str>,
 }
 
-impl Configuration {
+impl ReplicaConfig {
     /// Reads and validates the configuration.
     ///
     /// # Errors
@@ -112,11 +112,11 @@ impl Replica {
     /// If a client cannot be made.
     pub fn new(
         args: &Args,
-        configuration: Configuration,
+        configuration: ReplicaConfig,
         connections: Connections,
         tasks: Tasks,
     ) -> Result<Self, BoxError> {
-        let Configuration {
+        let ReplicaConfig {
             transports,
             settings,
             certificates,

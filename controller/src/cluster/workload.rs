@@ -20,13 +20,13 @@ use crate::record::{Key, Metadata, TypedWorkload, WorkloadRecord};
 pub use immutable::SELECTOR;
 
 /// Reads and writes workloads.
-pub struct Workloads {
+pub struct WorkloadApi {
     impersonation: Impersonation,
     pub deployments: Objects<TypedWorkload<Deployment>>,
     pub stateful_sets: Objects<TypedWorkload<StatefulSet>>,
 }
 
-impl Workloads {
+impl WorkloadApi {
     /// Applies workloads through `impersonation`.
     pub fn new(impersonation: &Impersonation) -> Self {
         Self {

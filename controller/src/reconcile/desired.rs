@@ -32,12 +32,12 @@ pub struct Desired {
     /// Hash of the queue's desired configuration.
     pub queue_hash: String,
     /// The state that depends on the actor's mode.
-    pub mode: Mode,
+    pub mode: DesiredMode,
 }
 
 /// The desired state that is specific to a mode.
 #[derive(Debug)]
-pub enum Mode {
+pub enum DesiredMode {
     /// The operator manages the workload.
     Standalone(Box<Standalone>),
     /// Another controller manages it.
@@ -114,16 +114,16 @@ impl Desired {
     /// `None` for a binding.
     pub fn standalone(&self) -> Option<&Standalone> {
         match &self.mode {
-            Mode::Standalone(standalone) => Some(standalone),
-            Mode::Binding(_) => None,
+            DesiredMode::Standalone(standalone) => Some(standalone),
+            DesiredMode::Binding(_) => None,
         }
     }
 
     /// `None` for a standalone actor.
     pub fn desired_binding(&self) -> Option<&DesiredBinding> {
         match &self.mode {
-            Mode::Standalone(_) => None,
-            Mode::Binding(bound) => Some(bound),
+            DesiredMode::Standalone(_) => None,
+            DesiredMode::Binding(bound) => Some(bound),
         }
     }
 }
@@ -173,7 +173,7 @@ pub fn desired(
     let names = transport.names_of(&key.namespace, &key.name);
     let mode = match spec.mode().map_err(|error| invalid(&error))? {
         ModeSpec::Standalone(template) => {
-            let inputs = standalone::Inputs {
+            let inputs = standalone::StandaloneInputs {
                 installation,
                 actor,
                 previous,
@@ -183,9 +183,9 @@ pub fn desired(
                 transport,
                 names: &names,
             };
-            Mode::Standalone(Box::new(inputs.desired()))
+            DesiredMode::Standalone(Box::new(inputs.desired()))
         }
-        ModeSpec::Binding(effective) => Mode::Binding(Box::new(DesiredBinding::new(
+        ModeSpec::Binding(effective) => DesiredMode::Binding(Box::new(DesiredBinding::new(
             installation,
             actor,
             &subject,

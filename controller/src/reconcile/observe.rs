@@ -34,7 +34,7 @@ use children::{Children, ScalingQuery};
 use k8s_openapi::jiff::Timestamp;
 use queue::QueueResult;
 use queue_name_taken::{DesiredState, desired_unless_name_taken};
-use unbinding::Ending;
+use unbinding::LeftBehind;
 
 use super::desired::Desired;
 use super::desired::drain::DrainState;
@@ -48,7 +48,7 @@ use super::model::observed::{
 use crate::broker::depths::ReportedDepth;
 use crate::context::Context;
 use crate::fault::{Error, Fault};
-use crate::record::{ActorRecord, Controller, Key, Metadata, PodRecord, ScaleTarget};
+use crate::record::{ActorRecord, AutoscalerTarget, Controller, Key, Metadata, PodRecord};
 use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 
 /// Observes one actor; returns `None` if it no longer exists.
@@ -142,9 +142,9 @@ impl Intent {
     }
 
     /// What the actor leaves behind, if it is torn down.
-    fn ending(&self) -> Option<Ending> {
+    fn left_behind(&self) -> Option<LeftBehind> {
         let drain = self.drain.as_ref();
-        (!receives_messages(&self.actor, drain)).then(|| Ending {
+        (!receives_messages(&self.actor, drain)).then(|| LeftBehind {
             orphans: self.deletion.orphans,
             keeps_queues: keeps_queues(&self.actor, drain),
         })
@@ -245,7 +245,7 @@ async fn observe_binding(
     let desired = intent.desired.as_deref();
     let actor = &intent.actor;
     let previous = &intent.previous;
-    let binding = binding::observe(context, actor, desired, previous, intent.ending()).await?;
+    let binding = binding::observe(context, actor, desired, previous, intent.left_behind()).await?;
     if let Some(binding) = &binding {
         let scaled = binding.target_scaling().map(|it| &*it.target.name);
         context.bindings.set_scale_target(intent.key(), scaled);
@@ -309,7 +309,7 @@ fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<W
     let scaled_objects = context.scaled_objects.store.of_actor(key);
     let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
     let is_scaled = |kind: &WorkloadKind| {
-        let target = ScaleTarget::workload(*kind, &key.name);
+        let target = AutoscalerTarget::workload(*kind, &key.name);
         let autoscalers = Autoscalers {
             actor: &key.name,
             scaled_object: our_scaled_object.as_ref().map(|it| &*it.metadata.uid),

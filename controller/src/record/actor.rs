@@ -242,7 +242,7 @@ struct Spec {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Mode {
+struct RawMode {
     workload: Option<IgnoredAny>,
     workload_ref: Option<WorkloadRef>,
 }
@@ -306,7 +306,7 @@ impl Record for ActorRecord {
                 spec.as_ref().and_then(|spec| spec.queue.as_ref()),
             ),
             deletion,
-            binds_to: read::<Mode>(raw.spec.as_deref())
+            binds_to: read::<RawMode>(raw.spec.as_deref())
                 .filter(|mode| mode.workload.is_none())
                 .and_then(|mode| mode.workload_ref),
             status_view: read(raw.status.as_deref()).unwrap_or_default(),

@@ -38,7 +38,7 @@ impl Serialize for Fingerprint {
 
 /// Fields that a field manager owns through server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct OwnedFields {
     /// Fingerprint of all owned fields except `spec.replicas`.
     pub fingerprint: Fingerprint,
     /// Whether the manager owns `spec.replicas`.
@@ -73,9 +73,9 @@ pub fn applied_by(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Strin
 impl RawManagedFields<'_> {
     /// Fields that `manager` owns through server-side apply. `Update` entries and subresource entries under the same
     /// name do not count.
-    pub(super) fn applied_by(&self, manager: &str) -> Option<Applied> {
+    pub(super) fn applied_by(&self, manager: &str) -> Option<OwnedFields> {
         let entry = self.0.iter().find(|entry| entry.is_of(manager, "Apply"))?;
-        Some(Applied {
+        Some(OwnedFields {
             fingerprint: Fingerprint(entry.fields_v1.sum),
             replicas: entry.fields_v1.replicas,
         })

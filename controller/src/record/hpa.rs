@@ -5,8 +5,8 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::autoscaler_target::{AutoscalerTarget, RawScaling};
 use super::condition::RawCondition;
-use super::scale_target::{RawScaling, ScaleTarget};
 use super::{Enqueue, Key, Metadata, RawMetadata, Record};
 
 /// Reason that the HPA controller sets while the workload has 0 replicas.
@@ -18,7 +18,7 @@ pub struct HpaRecord {
     pub metadata: Metadata,
     /// Actor that the HPA was created for; KEDA copies our labels to it.
     pub actor: Option<Box<str>>,
-    pub target: ScaleTarget,
+    pub target: AutoscalerTarget,
     /// Desired replicas; 0 until the HPA controller has evaluated the HPA, and while there are no pods.
     pub desired: i32,
     /// Why scaling is inactive, except `ScalingDisabled`: only KEDA scales from zero, so a workload without pods is not

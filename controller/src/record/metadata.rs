@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::Key;
-use super::fingerprint::{Applied, Fingerprint, RawManagedFields};
+use super::fingerprint::{Fingerprint, OwnedFields, RawManagedFields};
 
 /// Object metadata kept in every record.
 ///
@@ -156,7 +156,7 @@ impl RawMetadata<'_> {
     }
 
     /// Fields that `manager` owns through server-side apply.
-    pub fn applied_by(&self, manager: &str) -> Option<Applied> {
+    pub fn applied_by(&self, manager: &str) -> Option<OwnedFields> {
         self.managed_fields.applied_by(manager)
     }
 

@@ -5,6 +5,7 @@
 //! guarantees are required, and free-form user input stays raw text.
 
 mod actor;
+mod autoscaler_target;
 mod child;
 mod condition;
 mod config_map;
@@ -18,7 +19,6 @@ mod keda;
 mod metadata;
 mod owner_role;
 mod pod;
-mod scale_target;
 mod scaled_object;
 mod uninjected_pod;
 mod webhook_configuration;
@@ -35,6 +35,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use actor::{ActorRecord, FOREGROUND_DELETION};
 pub use asya_shared::key::Key;
+pub use autoscaler_target::AutoscalerTarget;
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
 pub use constraint::{LimitRangeRecord, NamespaceRecord, QuotaRecord};
@@ -47,10 +48,9 @@ pub use keda::{ScaledObject, TriggerAuthentication};
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use owner_role::OwnerRoleRecord;
 pub use pod::{PodRecord, Problem, ProblemClass, UNFINISHED};
-pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord, ScalingPause};
 pub use uninjected_pod::{Labels, TargetPod, UninjectedPodRecord};
-pub use webhook_configuration::{Configuration, Content, WebhookConfigurationRecord};
+pub use webhook_configuration::{Content, WebhookConfiguration, WebhookConfigurationRecord};
 pub use webhook_facts::WebhookFactsRecord;
 pub use workload::{ReplicaFailure, TypedWorkload, WorkloadRecord, is_kubectl_or_helm};
 

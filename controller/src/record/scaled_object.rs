@@ -6,8 +6,8 @@ use asya_shared::names::{annotation, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::autoscaler_target::{AutoscalerTarget, RawScaling};
 use super::keda::ScaledObject;
-use super::scale_target::{RawScaling, ScaleTarget};
 use super::{AppliedRecord, Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// Annotation that pauses KEDA with any value.
@@ -24,7 +24,7 @@ pub struct ScaledObjectRecord {
     pub deleted: Option<Time>,
     /// Traces of our last apply.
     pub last_applied: LastApplied,
-    pub target: ScaleTarget,
+    pub target: AutoscalerTarget,
     /// KEDA's condition `Ready`.
     pub ready: KedaReady,
     /// Name of the HPA that KEDA created for the `ScaledObject`.

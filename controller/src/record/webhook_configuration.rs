@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use super::{Enqueue, Key, Metadata, Record};
 
 /// Webhook configuration kinds.
-pub trait Configuration: Resource<DynamicType = ()> {
+pub trait WebhookConfiguration: Resource<DynamicType = ()> {
     /// Entries as (name, failure policy, client config, whole entry).
     fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)>;
 }
 
 macro_rules! configuration {
     ($kind:ident) => {
-        impl Configuration for $kind {
+        impl WebhookConfiguration for $kind {
             fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)> {
                 let all = self.webhooks.iter().flatten();
                 all.map(|webhook| {
@@ -58,7 +58,7 @@ pub struct Content {
 
 impl Content {
     /// Extracts the content of an object.
-    pub fn of<K: Configuration>(object: &K) -> Self {
+    pub fn of<K: WebhookConfiguration>(object: &K) -> Self {
         let metadata = object.meta();
         let labels = metadata.labels.iter().flatten();
         let own_labels = [
@@ -155,7 +155,10 @@ impl<'de, K: Deserialize<'de>> Deserialize<'de> for Whole<K> {
 
 impl<K> Record for WebhookConfigurationRecord<K>
 where
-    K: Configuration + Resource<Scope = ClusterResourceScope> + for<'de> Deserialize<'de> + 'static,
+    K: WebhookConfiguration
+        + Resource<Scope = ClusterResourceScope>
+        + for<'de> Deserialize<'de>
+        + 'static,
 {
     type Kind = K;
     type Raw<'de> = Whole<K>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::record::{HpaRecord, ScaleTarget, ScaledObjectRecord};
+use crate::record::{AutoscalerTarget, HpaRecord, ScaledObjectRecord};
 
 /// How long to wait for KEDA to remove its finalizer from a `ScaledObject` (FIN-2).
 const KEDA_FINALIZER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub struct Autoscalers<'a> {
 
 impl Autoscalers<'_> {
     /// A foreign autoscaler that scales `target`.
-    pub fn competing_autoscaler(&self, target: &ScaleTarget) -> Option<CompetingAutoscaler> {
+    pub fn competing_autoscaler(&self, target: &AutoscalerTarget) -> Option<CompetingAutoscaler> {
         let is_own = |uid: &str| self.scaled_object == Some(uid);
         let scaled_objects = self.scaled_objects.iter().filter(|scaled_object| {
             scaled_object.target == *target && !is_own(&scaled_object.metadata.uid)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asya_controller::{Configuration, Connections, Ending, Replica};
+use asya_controller::{Connections, Ending, Replica, ReplicaConfig};
 use asya_process::tasks::Tasks;
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -69,7 +69,7 @@ async fn run(world: Arc<World>, process: Arc<Process>) -> &'static str {
     let replica = controller_args(&process, world.elects)
         .map_err(Into::into)
         .and_then(|args| {
-            let configuration = Configuration::read(&args)?;
+            let configuration = ReplicaConfig::read(&args)?;
             Replica::new(&args, configuration, connections, Tasks::default())
         });
     let replica = match replica {

@@ -14,13 +14,13 @@ const THRESHOLD: u32 = 3;
 /// The queues that could not be read, by actor.
 #[derive(Default)]
 pub struct CheckFailures {
-    actors: Mutex<HashMap<Key, Failure>>,
+    actors: Mutex<HashMap<Key, ActorFailures>>,
     /// Consecutive readings without a count, failed or not. One that did not fail is no reason to read again sooner.
     uncounted: Mutex<HashMap<Key, u32>>,
 }
 
 #[derive(Default)]
-struct Failure {
+struct ActorFailures {
     /// Checks that failed in a row.
     checks: u32,
     /// Counts that failed in a row.
@@ -40,7 +40,12 @@ impl CheckFailures {
         self.record(actor, error, |failure| &mut failure.counts)
     }
 
-    fn record(&self, actor: &Key, error: &BrokerError, kind: fn(&mut Failure) -> &mut u32) -> bool {
+    fn record(
+        &self,
+        actor: &Key,
+        error: &BrokerError,
+        kind: fn(&mut ActorFailures) -> &mut u32,
+    ) -> bool {
         let mut actors = self.actors.lock();
         let failure = actors.entry(actor.clone()).or_default();
         // Nothing was read, and enough trials of the broker have failed.

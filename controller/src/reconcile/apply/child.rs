@@ -16,7 +16,7 @@ use crate::reconcile::plan::child::{
 };
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
-pub(super) struct Applied<R> {
+pub(super) struct AppliedObject<R> {
     pub(super) record: Arc<R>,
     pub(super) entry: InventoryEntry,
 }
@@ -25,7 +25,7 @@ pub(super) struct Applied<R> {
 pub(super) async fn apply_child<R>(
     objects: &Objects<R>,
     child: &PlannedChild<R>,
-) -> Result<Option<Applied<R>>, StepError>
+) -> Result<Option<AppliedObject<R>>, StepError>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
@@ -90,7 +90,7 @@ where
     }
 }
 
-fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> Applied<R> {
+fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> AppliedObject<R> {
     let kind = GroupKind {
         group: &R::Kind::group(&()),
         kind: &R::Kind::kind(&()),
@@ -101,7 +101,7 @@ fn applied<R: AppliedRecord>(record: Arc<R>, desired: &HashedManifest) -> Applie
         record.last_applied(),
         &desired.hash,
     );
-    Applied { record, entry }
+    AppliedObject { record, entry }
 }
 
 /// The inventory entry of an applied object.

@@ -1,6 +1,6 @@
 //! Reconciles KEDA's objects.
 
-use super::child::{Applied, apply_child, delete_child};
+use super::child::{AppliedObject, apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
 use crate::reconcile::model::outcome::CommonOutcome;
@@ -64,7 +64,7 @@ async fn apply(
         outcome.applied.push(applied.entry);
     }
     let scaled_object = apply_child(&context.scaled_objects, &children.scaled_object).await?;
-    if let Some(Applied { record, entry }) = scaled_object {
+    if let Some(AppliedObject { record, entry }) = scaled_object {
         outcome.applied.push(entry);
         if let Some(scaled) = &mut outcome.scaling {
             scaled.scaled_object = Some(record);

@@ -24,7 +24,7 @@ pub struct Standalone {
 }
 
 /// Inputs to the desired objects.
-pub(super) struct Inputs<'a> {
+pub(super) struct StandaloneInputs<'a> {
     pub(super) installation: &'a Installation,
     pub(super) actor: &'a ActorRecord,
     pub(super) previous: &'a AsyncActorStatus,
@@ -36,7 +36,7 @@ pub(super) struct Inputs<'a> {
     pub(super) names: &'a QueueNames,
 }
 
-impl Inputs<'_> {
+impl StandaloneInputs<'_> {
     pub(super) fn desired(&self) -> Standalone {
         let Self {
             installation,

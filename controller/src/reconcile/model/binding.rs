@@ -16,7 +16,7 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::model::rollout::{ObservedRollout, ObservedUnbinding};
 use crate::reconcile::model::target_pods::TargetPods;
 use crate::reconcile::model::template_handoff::TemplateHandoff;
-use crate::record::ScaleTarget;
+use crate::record::AutoscalerTarget;
 
 /// A binding as observed by one reconcile.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl ObservedProbe {
 #[derive(Debug)]
 pub struct TargetScaling {
     /// The object to scale.
-    pub target: ScaleTarget,
+    pub target: AutoscalerTarget,
     /// The KEDA objects to apply, or why no trigger can be built for the queue yet.
     pub objects: Result<ScalingObjects, TriggerError>,
 }

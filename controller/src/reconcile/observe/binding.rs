@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::rollout::{self, RolloutQuery};
 use super::shared_target;
 use super::target_faults::{already_bound_fault, forbidden_fault, kind_fault, unindexed_fault};
-use super::unbinding::{self, Ending};
+use super::unbinding::{self, LeftBehind};
 use crate::binding::{TargetSnapshot, TargetState};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
@@ -25,7 +25,7 @@ use crate::reconcile::model::binding::{
 };
 use crate::reconcile::model::target_pods::{TargetPodCounts, TargetPods, actor_hash};
 use crate::reconcile::model::template_handoff::TemplateHandoff;
-use crate::record::{ActorRecord, ScaleTarget};
+use crate::record::{ActorRecord, AutoscalerTarget};
 
 /// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
 const QUOTAS_UNSYNCED_RETRY: Duration = Duration::from_secs(1);
@@ -37,16 +37,16 @@ pub(super) async fn observe(
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    ending: Option<Ending>,
+    left_behind: Option<LeftBehind>,
 ) -> Result<Option<ObservedBinding>, Error> {
     let Some(target_ref) = &actor.binds_to else {
         return Ok(None);
     };
-    if let Some(ending) = ending {
+    if let Some(left_behind) = left_behind {
         let bound = desired.ok().and_then(Desired::desired_binding);
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
         let annotated = &previous.roll_annotations;
-        let unbinding = unbinding::observe(context, actor, ending, rollout, annotated).await?;
+        let unbinding = unbinding::observe(context, actor, left_behind, rollout, annotated).await?;
         return Ok(Some(ObservedBinding::Unbinding(unbinding.map(Box::new))));
     }
     let Ok(desired) = desired else {
@@ -278,7 +278,7 @@ pub fn target_scaling(
         objects.pause();
     }
     Some(Ok(TargetScaling {
-        target: ScaleTarget {
+        target: AutoscalerTarget {
             group: scaled.group_kind().group.into(),
             kind: (&*scaled.kind).into(),
             name: (&*scaled.name).into(),

@@ -25,7 +25,7 @@ pub(super) struct Children<'a> {
 }
 
 /// The workloads under the actor's name.
-pub(super) struct Workloads {
+pub(super) struct ObservedWorkloads {
     /// The object of the desired kind.
     pub(super) desired: Child<WorkloadRecord>,
     /// Our workload of the other kind, before a change of the kind (WRK-6).
@@ -49,11 +49,11 @@ impl Children<'_> {
         &self.ownership.actor.metadata.key
     }
 
-    pub(super) async fn workloads(&self, kind: WorkloadKind) -> Result<Workloads, Error> {
+    pub(super) async fn workloads(&self, kind: WorkloadKind) -> Result<ObservedWorkloads, Error> {
         let actor = &self.ownership.actor;
         if actor.binds_to.is_some() {
             // Another controller creates the workload, so no object has the actor's name.
-            return Ok(Workloads {
+            return Ok(ObservedWorkloads {
                 desired: Child::NotFound,
                 previous: None,
                 orphaned: None,
@@ -68,7 +68,7 @@ impl Children<'_> {
             }
             other => (None, other),
         };
-        Ok(Workloads {
+        Ok(ObservedWorkloads {
             desired,
             previous,
             orphaned: orphan.map(|it| it.kind),

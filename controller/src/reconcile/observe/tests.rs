@@ -18,7 +18,7 @@ use tokio::time::advance;
 use super::actor_pods::split_pods;
 use super::children::{Children, ScalingQuery};
 use super::queue::{QueueResult, failed_check};
-use super::unbinding::{self, Ending};
+use super::unbinding::{self, LeftBehind};
 use super::{Intent, binding, desired_kind, drain, known_queues, scaled_kinds};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
@@ -405,10 +405,10 @@ async fn actor_whose_targets_kind_may_not_be_read_is_not_deleted_as_if_it_were_g
     let spec = json!({"transport": "mq", "workloadRef": target});
     let actor = observed(&actor(&json!({}), &spec, &json!({}))).actor;
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
-    let ending = Ending::default();
+    let left_behind = LeftBehind::default();
     let observe = async || {
         let rollout = BindingRollout::Always;
-        unbinding::observe(&context, &actor, ending, rollout, &[])
+        unbinding::observe(&context, &actor, left_behind, rollout, &[])
             .await
             .unwrap()
             .unwrap()

@@ -20,7 +20,7 @@ use crate::record::{ActorRecord, Key};
 
 /// What an actor being deleted leaves behind.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct LeftBehind {
     /// Its objects (FW-23).
     pub(super) orphans: bool,
     /// Its queues, which stay at the broker.
@@ -31,15 +31,15 @@ pub(super) struct Ending {
 pub(super) async fn observe(
     context: &Context,
     actor: &ActorRecord,
-    ending: Ending,
+    left_behind: LeftBehind,
     rollout: BindingRollout,
     annotated: &[RollAnnotation],
 ) -> Result<Option<ObservedUnbinding>, Error> {
     let key = &actor.metadata.key;
     let lookup = look_up_target(context, actor).await;
-    let opted_out = actor.annotations.skip_unbind || ending.orphans;
+    let opted_out = actor.annotations.skip_unbind || left_behind.orphans;
     // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
-    let may_keep_sidecar = rollout == BindingRollout::OnRestart && ending.keeps_queues;
+    let may_keep_sidecar = rollout == BindingRollout::OnRestart && left_behind.keeps_queues;
     // A stopped target has no pods, and nothing would scale it once it is started again (SAFE-24).
     let is_stopped = matches!(lookup, Ok(TargetLookup::Stopped(_)));
     if opted_out || (may_keep_sidecar && !is_stopped) {

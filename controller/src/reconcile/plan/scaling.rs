@@ -11,14 +11,14 @@ use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::outcome::ScalingWait;
 use crate::record::{
-    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+    AutoscalerTarget, ChildRecord, HpaRecord, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::scaling::autoscalers::{
     Autoscalers, CompetingAutoscaler, finalizer_deadline, is_keda_hpa_of,
 };
 
 /// Inputs to [`plan_scaling`].
-pub struct ScalingInputs<'a> {
+pub struct ScalingPlanInputs<'a> {
     /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
     /// The desired objects, or why no trigger can be built for the queue.
@@ -26,7 +26,7 @@ pub struct ScalingInputs<'a> {
     /// Whether KEDA's CRDs are installed.
     pub installed: bool,
     /// The object to scale.
-    pub target: &'a ScaleTarget,
+    pub target: &'a AutoscalerTarget,
     /// Whether the target exists, and is ours or bound.
     pub target_exists: bool,
     /// The object that has the `ScaledObject`'s name.
@@ -84,7 +84,7 @@ impl ScalingPlan {
 }
 
 /// Plans KEDA's objects while scaling is on.
-pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
+pub fn plan_scaling(inputs: &ScalingPlanInputs<'_>) -> ScalingPlan {
     let refuse = |fault| ScalingPlan {
         trigger_authentication: ChildStep::Keep,
         scaled_object: ChildStep::Keep,
@@ -135,14 +135,14 @@ pub fn plan_scaling(inputs: &ScalingInputs<'_>) -> ScalingPlan {
 }
 
 /// The fault if another HPA or `ScaledObject`, of any version, scales the same object (KEDA-9).
-fn competing_autoscaler(inputs: &ScalingInputs<'_>) -> Option<Fault> {
+fn competing_autoscaler(inputs: &ScalingPlanInputs<'_>) -> Option<Fault> {
     let autoscalers = Autoscalers {
         actor: inputs.actor,
         scaled_object: inputs.scaled_object.ours().map(|it| &*it.metadata.uid),
         hpas: inputs.hpas,
         scaled_objects: inputs.scaled_objects,
     };
-    let ScaleTarget { kind, name, .. } = inputs.target;
+    let AutoscalerTarget { kind, name, .. } = inputs.target;
     let other = autoscalers.competing_autoscaler(inputs.target)?;
     let hint = match other {
         CompetingAutoscaler::Hpa(_) => {
@@ -158,7 +158,7 @@ fn competing_autoscaler(inputs: &ScalingInputs<'_>) -> Option<Fault> {
 }
 
 /// The fault for an object whose name the actor needs, but which belongs to another owner (SA-3).
-fn foreign_child(inputs: &ScalingInputs<'_>) -> Option<Fault> {
+fn foreign_child(inputs: &ScalingPlanInputs<'_>) -> Option<Fault> {
     if let Child::Foreign(other) = inputs.scaled_object {
         return Some(not_owned("ScaledObject", &other.metadata));
     }

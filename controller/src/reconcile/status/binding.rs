@@ -26,7 +26,7 @@ use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::{ScalingInputs, ScalingSummary, set_scaling};
+use super::scaling::{ScalingStatusInputs, ScalingSummary, set_scaling};
 use super::transport::TransportSummary;
 use crate::clock_skew::to_the_second;
 use crate::fault::{Reason, Requeue};
@@ -154,7 +154,7 @@ fn set_target_scaling<'a>(
     desired: Option<i32>,
     now: Timestamp,
 ) -> ScalingSummary<'a> {
-    let inputs = ScalingInputs {
+    let inputs = ScalingStatusInputs {
         outcome: &outcome.common,
         other_autoscaler: None,
         stopped: false,

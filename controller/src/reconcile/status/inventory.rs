@@ -18,7 +18,7 @@ pub(super) fn inventory(
 ) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     let desired = standalone.and_then(|it| it.workload.as_deref());
-    let workloads = Workloads {
+    let workloads = InventoryWorkloads {
         desired,
         // Not deleted before the desired workload exists (WRK-6).
         previous_is_deleting: desired.is_some(),
@@ -72,7 +72,7 @@ fn applied_generation(observed: &Observed, entry: &InventoryEntry) -> Option<i64
 pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     let previous = observed.previous_workload.as_ref();
-    let workloads = Workloads {
+    let workloads = InventoryWorkloads {
         desired: observed.workload.ours().map(|workload| &**workload),
         previous_is_deleting: previous.is_some_and(|previous| previous.metadata.deleting),
         keeps_missing: false,
@@ -102,7 +102,7 @@ fn update_phases(
     });
 }
 
-struct Workloads<'a> {
+struct InventoryWorkloads<'a> {
     desired: Option<&'a WorkloadRecord>,
     previous_is_deleting: bool,
     keeps_missing: bool,
@@ -114,7 +114,11 @@ enum ObjectPhase {
     Deleted,
 }
 
-fn phase_of(observed: &Observed, workloads: &Workloads<'_>, entry: &InventoryEntry) -> ObjectPhase {
+fn phase_of(
+    observed: &Observed,
+    workloads: &InventoryWorkloads<'_>,
+    entry: &InventoryEntry,
+) -> ObjectPhase {
     let phase = |deleting: Option<bool>| match deleting {
         None => ObjectPhase::Deleted,
         Some(true) => ObjectPhase::Deleting,

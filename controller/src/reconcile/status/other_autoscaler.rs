@@ -4,7 +4,7 @@ use crate::condition::ConditionValue;
 use crate::fault::Reason;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::StandaloneOutcome;
-use crate::record::ScaleTarget;
+use crate::record::AutoscalerTarget;
 use crate::scaling::autoscalers::{Autoscalers, CompetingAutoscaler};
 use crate::scaling::ready::ScalingReady;
 
@@ -24,7 +24,7 @@ pub(super) fn other_autoscaler_condition(
         scaled_objects: &scaling.scaled_objects,
     };
     let autoscaler =
-        autoscalers.competing_autoscaler(&ScaleTarget::workload(standalone.kind, name))?;
+        autoscalers.competing_autoscaler(&AutoscalerTarget::workload(standalone.kind, name))?;
     let workload = outcome.workload.as_ref()?;
     let kind = workload.kind.name();
     let stays_empty = workload.desired == 0 && matches!(autoscaler, CompetingAutoscaler::Hpa(_));

@@ -23,7 +23,7 @@ pub(super) fn list(
     queue: Option<&QueueStatus>,
     checked: &RetiredQueues,
 ) -> RetiredReport {
-    let inputs = Inputs {
+    let inputs = RetiredInputs {
         observed,
         queue,
         checked,
@@ -36,7 +36,7 @@ pub(super) fn list(
     report
 }
 
-struct Inputs<'a> {
+struct RetiredInputs<'a> {
     observed: &'a Observed,
     /// The queue that the actor uses now.
     queue: Option<&'a QueueStatus>,
@@ -44,7 +44,7 @@ struct Inputs<'a> {
     retains_queues: bool,
 }
 
-impl Inputs<'_> {
+impl RetiredInputs<'_> {
     fn is_current(&self, known: &QueueStatus) -> bool {
         let current = self.queue;
         current.is_some_and(|queue| queue.is_same_queue(known) || has_same_address(queue, known))

@@ -15,7 +15,7 @@ use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{hpa_of, last_scale};
 
 /// The modes' input to the report of scaling.
-pub(super) struct ScalingInputs<'a> {
+pub(super) struct ScalingStatusInputs<'a> {
     pub(super) outcome: &'a CommonOutcome,
     /// Condition `ScalingReady` if another autoscaler scales the workload while the actor's own scaling is off.
     pub(super) other_autoscaler: Option<ScalingReady>,
@@ -42,7 +42,7 @@ pub(super) struct ScalingSummary<'a> {
 pub(super) fn set_scaling<'a>(
     status: &mut AsyncActorStatus,
     observed: &'a Observed,
-    inputs: ScalingInputs<'_>,
+    inputs: ScalingStatusInputs<'_>,
     desired: impl FnOnce(Option<&HpaRecord>) -> Option<i32>,
     now: Timestamp,
 ) -> ScalingSummary<'a> {
@@ -107,7 +107,11 @@ fn url(status: &AsyncActorStatus) -> Option<&String> {
 }
 
 /// Writes the scaling mode, its limits and the reference to the `ScaledObject`.
-fn set_fields(status: &mut AsyncActorStatus, observed: &Observed, inputs: &ScalingInputs<'_>) {
+fn set_fields(
+    status: &mut AsyncActorStatus,
+    observed: &Observed,
+    inputs: &ScalingStatusInputs<'_>,
+) {
     let Ok(desired) = &observed.desired else {
         let previous = &observed.previous;
         status.scaling_mode = previous.scaling_mode.or(Some(ScalingMode::Manual));

@@ -12,7 +12,7 @@ use super::common::{ModeReport, reference};
 use super::drift::set_drift;
 use super::other_autoscaler::other_autoscaler_condition;
 use super::replicas::set_replicas;
-use super::scaling::{ScalingInputs, set_scaling};
+use super::scaling::{ScalingStatusInputs, set_scaling};
 use super::transport::TransportSummary;
 use crate::clock_skew::may_have_passed;
 use crate::cluster::rollouts;
@@ -39,7 +39,7 @@ pub(super) fn standalone_report(
     let pods = PodSummary::count(&observed.pods, template_hash, now);
     let desired =
         |hpa: Option<&HpaRecord>| workload.map(|workload| ReplicaCounts::of(workload, hpa).desired);
-    let scaling_inputs = ScalingInputs {
+    let scaling_inputs = ScalingStatusInputs {
         outcome: &outcome.common,
         other_autoscaler: other_autoscaler_condition(observed, outcome),
         stopped: outcome.stopped.is_some(),

@@ -142,13 +142,13 @@ fn workload_decision(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Sta
     let failure = failure(inputs, workload);
     let mut decision = match &failure {
         // Row 5: pods fail, and no pod of the current template is ready.
-        Some(Failure { class, message })
+        Some(WorkloadFailure { class, message })
             if counts.desired > 0 && inputs.pods.current_ready == 0 =>
         {
             decision(state_of(*class), false, reason_of(*class), message.clone())
         }
         // Row 6: pods find no room on the nodes or in a quota.
-        Some(Failure {
+        Some(WorkloadFailure {
             class: ProblemClass::PendingResources,
             message,
         }) if counts.ready < counts.desired => decision(
@@ -188,7 +188,7 @@ fn pods_decision(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: ReplicaCounts,
-    failure: Option<Failure>,
+    failure: Option<WorkloadFailure>,
 ) -> StateDecision {
     let mut decision = pods_row(inputs, workload, counts, failure);
     decision.progressing = matches!(
@@ -208,7 +208,7 @@ fn pods_row(
     inputs: &StateInputs<'_>,
     workload: &WorkloadRecord,
     counts: ReplicaCounts,
-    failure: Option<Failure>,
+    failure: Option<WorkloadFailure>,
 ) -> StateDecision {
     let ReplicaCounts {
         desired,
@@ -226,7 +226,7 @@ fn pods_row(
             decision(State::Napping, true, Reason::ScaledToZero, text)
         }
         // Row 9: some pods fail.
-        Some(Failure { class, message }) if ready < desired => {
+        Some(WorkloadFailure { class, message }) if ready < desired => {
             decision(State::Degraded, false, reason_of(class), message)
         }
         // Row 10: a new template is being rolled out.
@@ -360,20 +360,20 @@ impl ReplicaCounts {
 
 /// Why pods fail or cannot be created.
 #[derive(Clone, Debug)]
-struct Failure {
+struct WorkloadFailure {
     class: ProblemClass,
     message: String,
 }
 
 /// The most important failure: of the pods, or one that keeps pods from being created.
-fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<Failure> {
-    let pod_failure = inputs.pods.failure.as_ref().map(|failed| Failure {
+fn failure(inputs: &StateInputs<'_>, workload: &WorkloadRecord) -> Option<WorkloadFailure> {
+    let pod_failure = inputs.pods.failure.as_ref().map(|failed| WorkloadFailure {
         class: failed.problem.class,
         message: failed.message(),
     });
     let from_events = inputs.creation_failure.map(|it| &it.failure);
     let creation_failure = workload.replica_failure.as_ref().or(from_events);
-    let creation_failure = creation_failure.map(|failure| Failure {
+    let creation_failure = creation_failure.map(|failure| WorkloadFailure {
         class: if failure.is_quota() {
             ProblemClass::PendingResources
         } else {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::binding::KindAvailability;
 use crate::reconcile::observe::known_queues;
-use crate::reconcile::observe::unbinding::{self, Ending};
+use crate::reconcile::observe::unbinding::{self, LeftBehind};
 use crate::reconcile::plan::deletion::{NextPhase, plan_deletion_steps};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 
@@ -89,12 +89,12 @@ async fn annotations_on_a_stopped_target_are_given_up_although_sidecars_may_stay
         let metadata = json!({"annotations": annotations});
         let actor = observed(&actor(&metadata, &spec, &json!({}))).actor;
         context.bindings.refresh(&actor.metadata.key, Some(&actor));
-        let ending = Ending {
+        let left_behind = LeftBehind {
             orphans: false,
             keeps_queues: true,
         };
         let rollout = BindingRollout::OnRestart;
-        let unbinding = unbinding::observe(&context, &actor, ending, rollout, &[]).await;
+        let unbinding = unbinding::observe(&context, &actor, left_behind, rollout, &[]).await;
         let unbinding = unbinding.unwrap().unwrap();
         assert_eq!(unbinding.skip, opts_out);
         let handed_off = unbinding.stale_objects.iter().map(ToString::to_string);

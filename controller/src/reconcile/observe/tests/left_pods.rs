@@ -14,7 +14,7 @@ use crate::binding::LabelledPods;
 use crate::cluster::watch::WatchSink;
 use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::observe::actor_pods::ActorPods;
-use crate::reconcile::observe::unbinding::{self, Ending};
+use crate::reconcile::observe::unbinding::{self, LeftBehind};
 use crate::reconcile::plan::deletion::plan_deletion_steps;
 use crate::reconcile::plan::unbind::UnbindStep;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, slot_end, spec};
@@ -188,7 +188,7 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     let mut observed = bound_to_web();
     let rollout = BindingRollout::Always;
     let actor = &observed.actor;
-    let unbinding = unbinding::observe(&context, actor, Ending::default(), rollout, &[]).await;
+    let unbinding = unbinding::observe(&context, actor, LeftBehind::default(), rollout, &[]).await;
     let mut unbinding = unbinding.unwrap().unwrap();
     let names: Vec<_> = unbinding.pods.iter().map(|pod| &*pod.name).collect();
     assert_eq!(names, ["managed"]);
@@ -250,7 +250,8 @@ async fn unbinding_observes_the_slot_and_the_budget_that_limit_it() {
     context.bindings.refresh(&actor.metadata.key, Some(&actor));
     let observe = async || {
         let rollout = BindingRollout::Always;
-        let unbinding = unbinding::observe(&context, &actor, Ending::default(), rollout, &[]).await;
+        let unbinding =
+            unbinding::observe(&context, &actor, LeftBehind::default(), rollout, &[]).await;
         unbinding.unwrap().unwrap()
     };
     // Pods of the annotated template restart as well, if they have no sidecar.

@@ -7,7 +7,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::plan::autoscaler_handoff::{evaluate, handoff_of};
-use crate::reconcile::plan::scaling::{ScalingInputs, plan_removal, plan_scaling};
+use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_removal, plan_scaling};
 use crate::reconcile::plan::scaling_start;
 use crate::reconcile::plan::steps::ScalingStep;
 
@@ -29,7 +29,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
     if let Some(fault) = handoff.fault {
         return Some(ScalingStep::Blocked(removal(), fault));
     }
-    let mut plan = plan_scaling(&ScalingInputs {
+    let mut plan = plan_scaling(&ScalingPlanInputs {
         actor: &observed.key().name,
         desired: scaling.objects.as_ref(),
         installed: keda.installed,

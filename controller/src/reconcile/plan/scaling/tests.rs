@@ -6,12 +6,12 @@ use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ScalingInputs, ScalingPlan, ScalingTeardown, plan_removal, plan_scaling};
+use super::{ScalingPlan, ScalingPlanInputs, ScalingTeardown, plan_removal, plan_scaling};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::plan::ChildStep;
 use crate::record::{
-    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+    AutoscalerTarget, ChildRecord, HpaRecord, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::scaling::tests::fixtures::{hpa, scaled_object, trigger_authentication};
 
@@ -105,11 +105,11 @@ impl Fixture {
             Child::NotFound => None,
         };
         let scaled_objects: Vec<_> = ours.into_iter().chain(&self.competing).cloned().collect();
-        plan_scaling(&ScalingInputs {
+        plan_scaling(&ScalingPlanInputs {
             actor: "a",
             desired: self.desired.as_ref(),
             installed: self.installed,
-            target: &ScaleTarget {
+            target: &AutoscalerTarget {
                 group: "apps".into(),
                 kind: "Deployment".into(),
                 name: "a".into(),

@@ -4,9 +4,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::scaling::{ScalingInputs, plan_removal, plan_scaling};
+use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_removal, plan_scaling};
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
-use crate::record::ScaleTarget;
+use crate::record::AutoscalerTarget;
 
 /// `None` while the spec cannot be acted on.
 pub(super) fn plan_scaling_step(
@@ -21,11 +21,11 @@ pub(super) fn plan_scaling_step(
         return Some(ScalingStep::Disabled(removal));
     };
     let name = &*observed.key().name;
-    Some(ScalingStep::Enabled(plan_scaling(&ScalingInputs {
+    Some(ScalingStep::Enabled(plan_scaling(&ScalingPlanInputs {
         actor: name,
         desired: desired.as_ref(),
         installed: keda.installed,
-        target: &ScaleTarget::workload(standalone.kind, name),
+        target: &AutoscalerTarget::workload(standalone.kind, name),
         target_exists: *workload == WorkloadStep::Create
             || matches!(observed.workload, Child::Ours(_)),
         scaled_object: &keda.scaled_object,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{active_plan, now, recorded};
 use crate::broker::QueueCheck;
-use crate::reconcile::desired::Mode;
+use crate::reconcile::desired::DesiredMode;
 use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, ObservedQueue};
@@ -103,7 +103,7 @@ fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
     let mut observed = recorded(once(2), &deployment(&once(2)));
     if let Ok(desired) = &mut observed.desired {
         let desired = Arc::get_mut(desired).unwrap();
-        let Mode::Standalone(standalone) = &mut desired.mode else {
+        let DesiredMode::Standalone(standalone) = &mut desired.mode else {
             panic!("its workload is ours")
         };
         standalone.workload.applied.hash = "of another script".to_owned();

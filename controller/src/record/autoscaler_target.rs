@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// Object that an autoscaler scales, without its API version: all versions of a kind are the same object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScaleTarget {
+pub struct AutoscalerTarget {
     /// API group; empty for the core group.
     pub group: Box<str>,
     pub kind: Box<str>,
@@ -15,7 +15,7 @@ pub struct ScaleTarget {
     pub name: Box<str>,
 }
 
-impl ScaleTarget {
+impl AutoscalerTarget {
     /// The workload that the operator creates for an actor.
     pub fn workload(kind: WorkloadKind, actor: &str) -> Self {
         Self {
@@ -35,7 +35,7 @@ pub(super) struct RawScaling<'a> {
 }
 
 impl RawScaling<'_> {
-    pub(super) fn target(self) -> ScaleTarget {
+    pub(super) fn target(self) -> AutoscalerTarget {
         self.scale_target_ref.unwrap_or_default().to_target()
     }
 }
@@ -53,10 +53,10 @@ struct RawScaleTarget<'a> {
 
 impl RawScaleTarget<'_> {
     /// Applies KEDA's defaults for omitted fields, which also hold for every working HPA.
-    fn to_target(&self) -> ScaleTarget {
+    fn to_target(&self) -> AutoscalerTarget {
         let version = filled(self.api_version.as_deref()).unwrap_or("apps/v1");
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-        ScaleTarget {
+        AutoscalerTarget {
             group: group.into(),
             kind: filled(self.kind.as_deref()).unwrap_or("Deployment").into(),
             name: self.name.as_ref().into(),
