@@ -182,7 +182,7 @@ async fn observe_objects(
         known_pods,
         pods: pods.own,
         predecessor_pods: pods.predecessors,
-        loose_pods: pods.loose,
+        unmanaged_pods: pods.unmanaged,
         creation_failure,
         service_account,
         scaling,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Enqueue, Metadata, RawMetadata, Record};
+use super::{Metadata, RawMetadata, Record};
 
 /// A `ResourceQuota`, without its usage.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,11 +75,6 @@ impl Record for QuotaRecord {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
-
-    /// Nothing: the bindings in its namespace determine the actors.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
-    }
 }
 
 impl Record for LimitRangeRecord {
@@ -95,11 +90,6 @@ impl Record for LimitRangeRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the bindings in its namespace determine the actors.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }
 
@@ -124,11 +114,6 @@ impl Record for NamespaceRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the bindings in this namespace determine the actors.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }
 

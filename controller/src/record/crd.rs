@@ -85,9 +85,4 @@ impl Record for CrdNameRecord {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
-
-    /// Nothing: handled by the task that follows the kinds of the bindings.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
-    }
 }

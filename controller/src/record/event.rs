@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{Enqueue, Key, Metadata, Problem, ProblemClass, RawMetadata, Record};
+use super::{Key, Metadata, Problem, ProblemClass, RawMetadata, Record};
 
 /// Message fragments of a kubelet that is still syncing its caches; the next attempt succeeds.
 const TRANSIENT_MESSAGES: [&str; 3] = [
@@ -133,11 +133,6 @@ impl Record for PodEventRecord {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
-
-    /// Nothing: the actor is found through the pod.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
-    }
 }
 
 impl Record for StatefulSetFailureRecord {
@@ -162,11 +157,6 @@ impl Record for StatefulSetFailureRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the actor is found through the `StatefulSet`.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }
 
@@ -196,11 +186,6 @@ impl Record for CreationFailureRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the actors are found in the index of bindings, by the object that creates their pods.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }
 

@@ -10,7 +10,7 @@ use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::{Enqueue, Metadata, Projected, RawMetadata, Record};
+use super::{Metadata, Projected, RawMetadata, Record};
 
 /// Foreign object, watched as metadata only (BIND-61).
 #[derive(Clone, Debug, PartialEq)]
@@ -44,11 +44,6 @@ impl Record for ForeignRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the actors are found in the index of bindings.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }
 

@@ -95,8 +95,11 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     fn project(raw: Self::Raw<'_>) -> Self;
     /// The metadata that every record has.
     fn metadata(&self) -> &Metadata;
-    /// Actors to enqueue when this object changes.
-    fn to_enqueue(&self) -> Enqueue;
+    /// Actors to enqueue when this object changes. By default none: where the object does not name its actors, the sink
+    /// of its watch finds them, such as in the index of bindings.
+    fn to_enqueue(&self) -> Enqueue {
+        Enqueue::Nothing
+    }
     /// Whether its store counts it among the active ones of its namespace.
     fn is_active(&self) -> bool {
         true

@@ -45,7 +45,7 @@ pub struct PodRecord {
     pub injection: Option<Box<Injection>>,
     /// Kind of our workload that selects the pod, if it has no controller: it was left by a workload that was deleted
     /// without its pods.
-    pub loose_of: Option<WorkloadKind>,
+    pub unmanaged_of: Option<WorkloadKind>,
     /// Set if the actor label comes neither from the webhook nor from one of our workloads.
     pub copied_label: Option<Box<CopiedLabel>>,
 }
@@ -215,7 +215,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
-            loose_of: raw.loose_of(),
+            unmanaged_of: raw.unmanaged_of(),
             copied_label: raw.copied_label(),
         }
     }
@@ -257,7 +257,7 @@ impl TargetPod for PodRecord {
 }
 
 impl RawPod<'_> {
-    fn loose_of(&self) -> Option<WorkloadKind> {
+    fn unmanaged_of(&self) -> Option<WorkloadKind> {
         let metadata = &self.metadata;
         if metadata.has_controller() || metadata.annotation(annotation::INJECTED_BY).is_some() {
             return None;

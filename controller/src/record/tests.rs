@@ -1,4 +1,4 @@
-mod loose_pods;
+mod unmanaged_pods;
 
 use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::validate::MAX_SPEC_BYTES;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
-use super::{Enqueue, Metadata, RawMetadata, Record};
+use super::{Metadata, RawMetadata, Record};
 
 /// Pod without our containers, watched as metadata only (BIND-62).
 #[derive(Clone, Debug, PartialEq)]
@@ -106,10 +106,5 @@ impl Record for UninjectedPodRecord {
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// Nothing: the actors are found in the index of bindings.
-    fn to_enqueue(&self) -> Enqueue {
-        Enqueue::Nothing
     }
 }

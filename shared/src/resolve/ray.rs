@@ -1,4 +1,5 @@
-//! `KubeRay`: the workers of a cluster, or of all clusters of a service (RES-18, RES-19). Workers are bare pods.
+//! `KubeRay`: the workers of a cluster, or of all clusters of a service (RES-18, RES-19). There is no workload: the
+//! cluster controls its pods itself.
 
 use serde_json::Value;
 

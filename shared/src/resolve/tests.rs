@@ -242,7 +242,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
             Pod::new(&[("app", "phi"), hash], "StatefulSet", "phi-5d8f7c"),
             "another kind",
         ),
-        (Pod(own.0.clone(), None), "a loose pod"),
+        (Pod(own.0.clone(), None), "an unmanaged pod"),
     ] {
         assert!(
             !unrelated.is_of(&unresolved) && !unrelated.is_of(&after),

@@ -64,7 +64,7 @@ pub struct Observed {
     pub predecessor_pods: Vec<Arc<PodRecord>>,
     /// Pods without a controller, because their workload was deleted without them (FW-22). They may consume as well,
     /// until the next workload with the actor's name adopts them.
-    pub loose_pods: Vec<Arc<PodRecord>>,
+    pub unmanaged_pods: Vec<Arc<PodRecord>>,
     pub queue: ObservedQueue,
     /// The rechecks that had been requested when this observation began; later ones remain pending.
     pub recheck_sequence: RecheckSequence,
@@ -285,7 +285,7 @@ impl Observed {
     /// The pods that may consume from this actor's queues.
     pub fn consuming_pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         let owned = self.pods.iter().chain(&self.predecessor_pods);
-        owned.chain(&self.loose_pods)
+        owned.chain(&self.unmanaged_pods)
     }
 
     /// Whether existing pods already consume from the desired queue.

@@ -14,7 +14,7 @@ pub(super) struct ActorPods {
     /// Those that an earlier actor of its name left, whatever the mode of either actor.
     pub(super) predecessors: Vec<Arc<PodRecord>>,
     /// Those without a controller, because their workload was deleted without them.
-    pub(super) loose: Vec<Arc<PodRecord>>,
+    pub(super) unmanaged: Vec<Arc<PodRecord>>,
 }
 
 impl ActorPods {
@@ -39,12 +39,12 @@ impl ActorPods {
                 .all(|it| it.metadata.uid != pod.metadata.uid)
         });
         predecessors.extend(orphans);
-        let mut loose = context.stores.pods.of_actor(&actor.metadata.key);
-        loose.retain(|pod| pod.loose_of.is_some() && !pod.finished);
+        let mut unmanaged = context.stores.pods.of_actor(&actor.metadata.key);
+        unmanaged.retain(|pod| pod.unmanaged_of.is_some() && !pod.finished);
         Self {
             own,
             predecessors,
-            loose,
+            unmanaged,
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Deletion {
     /// Pods that an earlier actor of this name left, and that may consume from the queue.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
     /// Pods without a controller that may consume from the queue as well.
-    pub loose_pods: Vec<Arc<PodRecord>>,
+    pub unmanaged_pods: Vec<Arc<PodRecord>>,
     /// Keep the objects and the queue (FW-23).
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
@@ -92,10 +92,10 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         },
         known_pods: known_pods.cloned(),
         predecessor_pods: observed.predecessor_pods.clone(),
-        loose_pods: observed.loose_pods.clone(),
+        unmanaged_pods: observed.unmanaged_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
-        ignores_workload_pods: actor.binds_to.is_none() && observed.loose_pods.is_empty(),
+        ignores_workload_pods: actor.binds_to.is_none() && observed.unmanaged_pods.is_empty(),
         kept_queues: match &observed.drain {
             Some(DrainState::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,
@@ -191,14 +191,14 @@ pub struct QueueRemoval {
 impl Deletion {
     /// Pods that no workload of the actor controls, and that may consume from its queue.
     pub fn left_pods(&self) -> Vec<Arc<PodRecord>> {
-        let left = self.predecessor_pods.iter().chain(&self.loose_pods);
+        let left = self.predecessor_pods.iter().chain(&self.unmanaged_pods);
         left.cloned().collect()
     }
 
     /// Why a queue is kept, and what to do about `pod`, one of the left pods.
     pub fn kept_queue_text(&self, actor: &ActorRecord, queue: &QueueStatus, pod: &str) -> String {
-        let is_loose = |it: &Arc<PodRecord>| *it.metadata.key.name == *pod;
-        let (origin, remedy) = if self.loose_pods.iter().any(is_loose) {
+        let is_unmanaged = |it: &Arc<PodRecord>| *it.metadata.key.name == *pod;
+        let (origin, remedy) = if self.unmanaged_pods.iter().any(is_unmanaged) {
             ("which no workload controls", "delete that pod")
         } else if actor.binds_to.is_some() {
             let remedy = "restart that pod, which removes the sidecar";
@@ -404,7 +404,7 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
     time_left(
         observed,
-        observed.pods.iter().chain(&observed.loose_pods),
+        observed.pods.iter().chain(&observed.unmanaged_pods),
         now,
     )
 }

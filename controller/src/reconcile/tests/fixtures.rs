@@ -226,7 +226,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         known_pods: Vec::new(),
         pods: Vec::new(),
         predecessor_pods: Vec::new(),
-        loose_pods: Vec::new(),
+        unmanaged_pods: Vec::new(),
         binding: None,
         queue: ObservedQueue::NotQueried,
         depth: ReportedDepth::Unchanged,

@@ -13,10 +13,10 @@ async fn stateful_set_without_pods_is_created_to_adopt_those_of_a_deleted_actor(
     let template = json!({"spec": {"containers": [container]}});
     let of_actor = spec(&json!({"workload": {"kind": "StatefulSet", "template": template}}));
     let mut observed = observed(&actor(&deleted, &of_actor, &json!({})));
-    let mut loose = PodRecord::clone(&pod("a-0", "h"));
-    loose.metadata.controller = None;
-    loose.loose_of = Some(WorkloadKind::StatefulSet);
-    observed.loose_pods = vec![loose.into()];
+    let mut unmanaged = PodRecord::clone(&pod("a-0", "h"));
+    unmanaged.metadata.controller = None;
+    unmanaged.unmanaged_of = Some(WorkloadKind::StatefulSet);
+    observed.unmanaged_pods = vec![unmanaged.into()];
 
     let (context, bodies) = recording_context(deployment(&observed));
     let deletion = plan(&observed, Timestamp::now());

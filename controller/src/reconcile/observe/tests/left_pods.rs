@@ -145,7 +145,7 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
             names.collect::<Vec<_>>()
         };
         assert_eq!(names(&pods.own), own);
-        assert_eq!(names(&pods.loose), ["a-1"]);
+        assert_eq!(names(&pods.unmanaged), ["a-1"]);
     }
 
     let stored = json!({
@@ -157,7 +157,7 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
     let key = Key::new("ns", "a");
     let observed = super::super::observe(&context, &key, clock::now()).await;
     let observed = observed.unwrap().unwrap();
-    assert_eq!(observed.loose_pods.len(), 1);
+    assert_eq!(observed.unmanaged_pods.len(), 1);
 }
 
 /// BIND-44: a user has taken one out of its workload.
@@ -170,8 +170,8 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     });
     for (name, owners) in [
         ("managed", json!([owner])),
-        ("loose", json!([])),
-        ("looser", json!([])),
+        ("bare", json!([])),
+        ("other", json!([])),
     ] {
         let pod = json!({
             "metadata": {
@@ -192,7 +192,7 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     let mut unbinding = unbinding.unwrap().unwrap();
     let names: Vec<_> = unbinding.pods.iter().map(|pod| &*pod.name).collect();
     assert_eq!(names, ["managed"]);
-    assert_eq!(unbinding.unmanaged_pod.as_deref(), Some("loose"));
+    assert_eq!(unbinding.unmanaged_pod.as_deref(), Some("bare"));
 
     unbinding.pods.clear();
     observed.binding = Some(unbinding.into());
@@ -200,7 +200,7 @@ async fn pod_without_a_controller_blocks_unbinding_and_is_not_among_those_to_evi
     let UnbindStep::Blocked(text) = step else {
         panic!("{step:?}");
     };
-    assert!(text.contains("pod loose"), "{text}");
+    assert!(text.contains("pod bare"), "{text}");
 }
 
 /// A Deployment that we annotated, its pod, and a budget that allows no disruption of it.

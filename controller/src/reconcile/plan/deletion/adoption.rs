@@ -25,7 +25,7 @@ pub(super) fn plan_adoption(
     {
         return None;
     }
-    let pods = observed.loose_pods.iter();
+    let pods = observed.unmanaged_pods.iter();
     let pods = pods.filter(|pod| is_adoptable(&observed.key().name, pod));
     let wait = NextPhase::Wait(Some(time_left(observed, pods, now)?));
     let mut sets = workloads
@@ -48,7 +48,7 @@ pub(super) fn plan_adoption(
 fn is_adoptable(name: &str, pod: &PodRecord) -> bool {
     let ordinal = pod.metadata.key.name.strip_prefix(name);
     let ordinal = ordinal.and_then(|it| it.strip_prefix('-'));
-    pod.loose_of == Some(WorkloadKind::StatefulSet)
+    pod.unmanaged_of == Some(WorkloadKind::StatefulSet)
         && pod.deleted.is_none()
         && ordinal.is_some_and(|it| it.parse::<u32>().is_ok())
 }

@@ -1,5 +1,5 @@
-mod loose_pods;
 mod scale_up;
+mod unmanaged_pods;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -131,7 +131,7 @@ fn pod_without_a_controller_is_named_and_never_evicted() {
     let pods = [pod("a")];
     let others = UnbindInputs {
         pods: &pods,
-        unmanaged_pod: Some("loose"),
+        unmanaged_pod: Some("bare"),
         ..base()
     };
     assert_eq!(decide(&others), UnbindStep::Evict(pod("a")));
@@ -146,7 +146,7 @@ fn pod_without_a_controller_is_named_and_never_evicted() {
         }),
         ..alone.clone()
     };
-    for (inputs, expected) in [(&alone, "pod loose"), (&unresolved, "ambiguous")] {
+    for (inputs, expected) in [(&alone, "pod bare"), (&unresolved, "ambiguous")] {
         let UnbindStep::Blocked(text) = decide(inputs) else {
             panic!("{:?}", decide(inputs));
         };

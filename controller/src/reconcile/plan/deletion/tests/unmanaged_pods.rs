@@ -5,7 +5,7 @@ use asya_shared::api::WorkloadKind;
 use super::*;
 
 /// A `StatefulSet` actor being deleted, with a pod `name` that nothing controls.
-fn with_loose_pod(name: &str, extra: &Value) -> Observed {
+fn with_unmanaged_pod(name: &str, extra: &Value) -> Observed {
     let template =
         json!({"spec": {"containers": [{"name": "asya-runtime", "image": "me/handler:1"}]}});
     let mut all = json!({"workload": {"kind": "StatefulSet", "template": template}});
@@ -13,14 +13,14 @@ fn with_loose_pod(name: &str, extra: &Value) -> Observed {
         .unwrap()
         .extend(extra.as_object().unwrap().clone());
     let mut observed = deleting(&json!({}), &all);
-    observed.loose_pods = vec![loose(name).into()];
+    observed.unmanaged_pods = vec![unmanaged(name).into()];
     observed
 }
 
-fn loose(name: &str) -> PodRecord {
+fn unmanaged(name: &str) -> PodRecord {
     let mut pod = PodRecord::clone(&pod(name, "h"));
     pod.metadata.controller = None;
-    pod.loose_of = Some(WorkloadKind::StatefulSet);
+    pod.unmanaged_of = Some(WorkloadKind::StatefulSet);
     pod
 }
 
@@ -36,7 +36,7 @@ fn set(observed: &Observed, deleted: Option<&str>) -> Arc<crate::record::Workloa
 fn pods_that_a_stateful_set_left_are_adopted_by_another_and_deleted_with_it() {
     for policy in ["Delete", "Retain"] {
         let extra = json!({"queue": {"deletionPolicy": policy}});
-        let mut observed = with_loose_pod("a-0", &extra);
+        let mut observed = with_unmanaged_pod("a-0", &extra);
         observed.workload = Child::Ours(set(&observed, Some("2026-01-01T00:00:00Z")));
         assert_eq!(
             deletion(&observed),
@@ -59,7 +59,7 @@ fn pods_that_a_stateful_set_left_are_adopted_by_another_and_deleted_with_it() {
         observed.workload = Child::Ours(adopting.clone());
         assert_eq!(deletion(&observed), wait(vec![], Some(10)));
 
-        observed.pods = std::mem::take(&mut observed.loose_pods);
+        observed.pods = std::mem::take(&mut observed.unmanaged_pods);
         let removal = vec![WorkloadRemoval::Delete(adopting)];
         assert_eq!(deletion(&observed), wait(removal, None), "adopted");
     }
@@ -68,43 +68,43 @@ fn pods_that_a_stateful_set_left_are_adopted_by_another_and_deleted_with_it() {
 /// FIN-2, FW-22
 #[test]
 fn pods_that_no_stateful_set_adopts_delay_the_queue_like_others() {
-    let mut terminating = loose("a-0");
+    let mut terminating = unmanaged("a-0");
     terminating.deleted = Some(Time("2026-01-01T00:00:40Z".parse().unwrap()));
-    let mut replica = loose("a-0");
-    replica.loose_of = Some(WorkloadKind::Deployment);
+    let mut replica = unmanaged("a-0");
+    replica.unmanaged_of = Some(WorkloadKind::Deployment);
     for (case, pod) in [
         ("is being deleted", terminating),
         ("of a Deployment", replica),
-        ("another name", loose("a-0-copy")),
-        ("of another set", loose("b-0")),
+        ("another name", unmanaged("a-0-copy")),
+        ("of another set", unmanaged("b-0")),
     ] {
-        let mut observed = with_loose_pod("a-0", &json!({}));
-        observed.loose_pods = vec![pod.into()];
+        let mut observed = with_unmanaged_pod("a-0", &json!({}));
+        observed.unmanaged_pods = vec![pod.into()];
         assert_eq!(deletion(&observed), wait(vec![], Some(10)), "{case}");
         observed.workload = Child::Ours(set(&observed, None));
         let removal = vec![WorkloadRemoval::Delete(set(&observed, None))];
         assert_eq!(deletion(&observed), wait(removal, None), "{case}");
     }
 
-    let mut foreign = with_loose_pod("a-0", &json!({}));
+    let mut foreign = with_unmanaged_pod("a-0", &json!({}));
     foreign.workload = Child::Foreign(set(&foreign, None));
     assert_eq!(deletion(&foreign), wait(vec![], Some(10)));
     let mut deployment = deleting(&json!({}), &json!({}));
-    deployment.loose_pods = vec![loose("a-0").into()];
+    deployment.unmanaged_pods = vec![unmanaged("a-0").into()];
     assert_eq!(deletion(&deployment), wait(vec![], Some(10)));
 }
 
 /// FIN-2, FW-22, FW-23 (g)
 #[test]
 fn pods_that_a_stateful_set_left_do_not_delay_the_deletion_forever() {
-    let mut late = with_loose_pod("a-0", &json!({}));
+    let mut late = with_unmanaged_pod("a-0", &json!({}));
     late.actor = Arc::new(crate::record::ActorRecord {
         deleted: Some(Time("2026-01-01T00:00:00Z".parse().unwrap())),
         ..(*late.actor).clone()
     });
     assert_eq!(deletion(&late), finish(Some("asya-a")));
 
-    let mut orphaning = with_loose_pod("a-0", &json!({}));
+    let mut orphaning = with_unmanaged_pod("a-0", &json!({}));
     orphaning.deletion.orphans = true;
     let steps = deletion(&orphaning);
     assert_eq!(steps.workloads, []);
@@ -114,11 +114,11 @@ fn pods_that_a_stateful_set_left_do_not_delay_the_deletion_forever() {
 /// FW-22, FW-23 (e)
 #[test]
 fn queue_that_a_left_pod_receives_from_is_kept_and_the_remedy_fits_the_pod() {
-    let mut standalone = with_loose_pod("a-0", &json!({}));
+    let mut standalone = with_unmanaged_pod("a-0", &json!({}));
     standalone.predecessor_pods = vec![pod("a-1-x", "h")];
     let bound = json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "workload": null});
     let mut binding = deleting(&json!({}), &bound);
-    binding.loose_pods = vec![loose("a-0").into()];
+    binding.unmanaged_pods = vec![unmanaged("a-0").into()];
     let queue = QueueStatus {
         transport: "mq".to_owned(),
         name: "asya-a".to_owned(),

@@ -41,6 +41,6 @@ fn pod_that_nothing_controls_is_recognized_by_the_labels_that_our_workload_selec
         let extra =
             json!({"labels": labels, "ownerReferences": owners, "annotations": annotations});
         let record: PodRecord = decode(&json!({"metadata": metadata(&extra)}));
-        assert_eq!(record.loose_of, expected, "{extra}");
+        assert_eq!(record.unmanaged_of, expected, "{extra}");
     }
 }
