@@ -42,8 +42,7 @@ use super::model::binding::ObservedBinding;
 use super::model::child::{ChildOwnership, is_actor_or_predecessor};
 use super::model::known_queues::{KnownQueues, UnlistedQueues};
 use super::model::observed::{
-    DeletionSettings, MemoryUpdates, Observed, ObservedQueue, QueueNameTaken, keeps_queues,
-    receives_messages,
+    DeletionSettings, MemoryUpdates, Observed, QueueNameTaken, keeps_queues, receives_messages,
 };
 use crate::broker::depths::ReportedDepth;
 use crate::context::Context;
@@ -66,11 +65,9 @@ pub async fn observe(
     // Read first, so that every decision based on pods knows at least these.
     let known_pods = context.stores.pods.of_actor(key);
     let intent = Intent::observe(context, actor, now).await?;
-    let mut observed = observe_objects(context, intent, known_pods, now).await?;
-    let QueueResult { queue, failure } = queue::observe(context, &observed).await;
-    observed.queue = queue;
-    observed.memory_updates.broker_failure = failure;
-    Ok(Some(observed))
+    observe_intent(context, intent, known_pods, now)
+        .await
+        .map(Some)
 }
 
 /// What an actor should become, and what that depends on.
@@ -151,8 +148,8 @@ impl Intent {
     }
 }
 
-/// Observes the actor's objects, the target of a binding, and the pods.
-async fn observe_objects(
+/// Observes the actor's objects, the target of a binding, the pods, and then the queue.
+async fn observe_intent(
     context: &Context,
     intent: Intent,
     known_pods: Vec<Arc<PodRecord>>,
@@ -178,6 +175,9 @@ async fn observe_objects(
     let binding = observe_binding(context, &intent).await?;
     let scaling = children.scaling(scaling_query(&intent, binding.as_ref()));
     let scaling = scaling.await?;
+    let recheck_sequence = context.queue_rechecks.last_sequence();
+    let depth = reported_depth(context, &intent);
+    let QueueResult { queue, failure } = queue::observe(context, &intent).await;
     Ok(Observed {
         known_pods,
         pods: pods.own,
@@ -190,9 +190,9 @@ async fn observe_objects(
         workload: workloads.desired,
         previous_workload: workloads.previous,
         ownership,
-        queue: ObservedQueue::NotQueried,
-        recheck_sequence: context.queue_rechecks.last_sequence(),
-        depth: reported_depth(context, &intent),
+        queue,
+        recheck_sequence,
+        depth,
         queues_managed: context.installation.queues_managed,
         webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
@@ -204,7 +204,10 @@ async fn observe_objects(
         deletion: intent.deletion,
         queues: intent.queues,
         drain: intent.drain,
-        memory_updates: intent.memory_updates,
+        memory_updates: MemoryUpdates {
+            broker_failure: failure,
+            ..intent.memory_updates
+        },
     })
 }
 

@@ -134,6 +134,8 @@ pub struct ObservedScaling {
 
 #[derive(Clone, Debug)]
 pub enum ObservedQueue {
+    /// The operator does not manage queues (QUE-12).
+    Unmanaged,
     /// Not queried: this reconcile does not depend on it.
     NotQueried,
     /// Already verified for this generation (QUE-8).
@@ -223,12 +225,6 @@ impl Observed {
     pub fn rollout(&self) -> Option<&ObservedRollout> {
         self.resolved_binding()?.rollout.as_ref()
     }
-
-    /// Whether the actor's pods should receive messages.
-    pub fn receives_messages(&self) -> bool {
-        receives_messages(&self.actor, self.drain.as_ref())
-    }
-
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
     /// Template makes no dry run, because the target's own controller replaces the pods.
     pub fn is_injection_verified(&self) -> bool {
@@ -299,20 +295,29 @@ impl Observed {
         previous.is_some_and(|previous| previous.is_same_queue(&desired.queue()))
     }
 
-    /// Whether the queue was verified for the current spec (QUE-8). A status from before hashes were recorded counts as
-    /// verified for its generation: verifying all of these at once would cost a write per actor, and the health check
-    /// detects drift anyway.
+    /// Whether the queue was verified for the current spec (QUE-8).
     pub fn is_verified(&self, desired: &Desired) -> bool {
-        let Some(queue) = &self.previous.queue else {
-            return false;
-        };
-        self.records_queue_of(desired)
-            && queue.verified_generation == Some(self.actor.generation)
-            && queue
-                .verified_hash
-                .as_ref()
-                .is_none_or(|hash| *hash == desired.queue_hash)
+        is_queue_verified(&self.actor, &self.previous, desired)
     }
+}
+
+/// Whether the queue was verified for the current spec, by status (QUE-8). A status from before hashes were recorded
+/// counts as verified for its generation: verifying all of these at once would cost a write per actor, and the health
+/// check detects drift anyway.
+pub fn is_queue_verified(
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    desired: &Desired,
+) -> bool {
+    let Some(queue) = &previous.queue else {
+        return false;
+    };
+    queue.is_same_queue(&desired.queue())
+        && queue.verified_generation == Some(actor.generation)
+        && queue
+            .verified_hash
+            .as_ref()
+            .is_none_or(|hash| *hash == desired.queue_hash)
 }
 
 /// Whether the actor's pods should receive messages: also during deletion, while it waits until its queue is empty

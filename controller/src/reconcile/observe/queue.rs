@@ -1,9 +1,12 @@
 //! Observes the queue, and the depth to report.
 
+use super::Intent;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::{BrokerError, CallFailure};
 use crate::context::Context;
-use crate::reconcile::model::observed::{CountedDepth, Observed, ObservedQueue, QueueNameTaken};
+use crate::reconcile::model::observed::{
+    CountedDepth, ObservedQueue, QueueNameTaken, is_queue_verified, receives_messages,
+};
 use crate::record::ActorRecord;
 
 pub(super) struct QueueResult {
@@ -22,23 +25,24 @@ impl From<ObservedQueue> for QueueResult {
 }
 
 /// Queries the broker unless the queue is verified and no recheck was requested.
-pub(super) async fn observe(context: &Context, observed: &Observed) -> QueueResult {
-    let Ok(desired) = &observed.desired else {
+pub(super) async fn observe(context: &Context, intent: &Intent) -> QueueResult {
+    if !context.installation.queues_managed {
+        return ObservedQueue::Unmanaged.into();
+    }
+    let Ok(desired) = &intent.desired else {
         return ObservedQueue::NotQueried.into();
     };
-    if !observed.receives_messages()
-        || observed.actor.annotations.paused
-        || !observed.queues_managed
-    {
+    let actor = &intent.actor;
+    if !receives_messages(actor, intent.drain.as_ref()) || actor.annotations.paused {
         return ObservedQueue::NotQueried.into();
     }
-    let key = observed.key();
-    let verified = observed.is_verified(desired);
+    let key = intent.key();
+    let verified = is_queue_verified(actor, &intent.previous, desired);
     if verified && context.queue_rechecks.reason(key).is_none() {
         return ObservedQueue::Verified.into();
     }
     let client = context.brokers.client(&desired.transport, &key.namespace);
-    match client.observe(&desired.queue_of(&observed.actor)).await {
+    match client.observe(&desired.queue_of(actor)).await {
         Ok(observation) => ObservedQueue::Checked(observation.check).into(),
         Err(error) => failed_check(context.queue_rechecks.failures(key), verified, error),
     }

@@ -65,7 +65,9 @@ fn plan_step(observed: &Observed, desired: &Desired) -> QueueStep {
     let queue = &desired.names.queue;
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
-        ObservedQueue::NotQueried => QueueStep::Unmanaged,
+        ObservedQueue::Unmanaged => QueueStep::Unmanaged,
+        // Only of actors that are paused or torn down, whose plans have no step for the queue.
+        ObservedQueue::NotQueried => QueueStep::Skip,
         ObservedQueue::Deferred(requeue) => QueueStep::Await(*requeue),
         ObservedQueue::Unknown(error) => QueueStep::Blocked(error.fault()),
         ObservedQueue::Checked(QueueCheck::NotFound) if creates => QueueStep::Create,

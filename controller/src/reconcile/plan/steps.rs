@@ -23,7 +23,8 @@ pub enum QueueStep {
     Await(Requeue),
     /// Queue management is disabled, so the queue is not ours (QUE-12).
     Unmanaged,
-    /// Do not touch it: `reconcile: Once` is done, and running pods consume from another queue (FW-21).
+    /// Do not touch it: it was not queried, or `reconcile: Once` is done, and running pods consume from another queue
+    /// (FW-21).
     Skip,
     Create,
     /// Bring it to the desired state, keeping its messages.

@@ -107,7 +107,8 @@ fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
             "mq",
             QueueStep::Await(Requeue::Backoff),
         ),
-        (ObservedQueue::NotQueried, "mq", QueueStep::Unmanaged),
+        (ObservedQueue::Unmanaged, "mq", QueueStep::Unmanaged),
+        (ObservedQueue::NotQueried, "mq", QueueStep::Skip),
     ];
     for (queue, transport, expected) in rows {
         let mut observed = with_spec(&json!({"transport": transport}));

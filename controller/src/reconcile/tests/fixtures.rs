@@ -228,7 +228,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         predecessor_pods: Vec::new(),
         unmanaged_pods: Vec::new(),
         binding: None,
-        queue: ObservedQueue::NotQueried,
+        queue: ObservedQueue::Unmanaged,
         depth: ReportedDepth::Unchanged,
         ownership: ChildOwnership {
             actor: Arc::clone(&actor),

@@ -155,7 +155,7 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
     let plan = plan_of(waiting(), &json!({})).active();
     assert_eq!(plan.finalizers, Finalizers::Keep);
     let queue = plan.common.queue.as_ref().unwrap();
-    assert_eq!(queue.step, QueueStep::Unmanaged, "not queried");
+    assert_eq!(queue.step, QueueStep::Unmanaged);
     assert_eq!(plan.standalone().workload, WorkloadStep::Create);
     let confirming = plan_of(Some(DrainState::Confirming(LAG)), &json!({}));
     assert!(matches!(confirming, Plan::AwaitEmpty(wait) if wait == LAG));
