@@ -23,8 +23,8 @@ pub struct QueueNameHolder {
     pub key: Key,
     /// Queue of the actor that needs the name.
     pub queue: String,
-    /// Whether the contested name is that queue itself rather than its dead letter queue.
-    pub of_queue: bool,
+    /// What the actor needs the name for: [`ClaimKind::Queue`] or [`ClaimKind::DeadLetters`].
+    pub contested: ClaimKind,
 }
 
 /// The names that actors claim at brokers.
@@ -73,20 +73,20 @@ impl QueueClaims {
     /// Returns the holder of a name that `key` needs, unless `key` holds it itself.
     pub fn other_holder(&self, key: &Key) -> Option<QueueNameHolder> {
         let inner = self.inner.lock();
-        let preceding = |of_queue: bool| {
+        let preceding = |are_dead_letters: bool| {
             let applies = |name: &ClaimedName| {
-                name.desired && of_queue == (name.kind != ClaimKind::DeadLetters)
+                name.desired && are_dead_letters == (name.kind == ClaimKind::DeadLetters)
             };
             inner.first_preceding(key, applies)
         };
-        let (holder, of_queue) = match preceding(true) {
-            Some(holder) => (holder, true),
-            None => (preceding(false)?, false),
+        let (holder, contested) = match preceding(false) {
+            Some(holder) => (holder, ClaimKind::Queue),
+            None => (preceding(true)?, ClaimKind::DeadLetters),
         };
         Some(QueueNameHolder {
             key: holder,
             queue: inner.claims.get(key)?.names.first()?.queue.to_string(),
-            of_queue,
+            contested,
         })
     }
 

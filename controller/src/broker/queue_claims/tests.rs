@@ -1,6 +1,7 @@
 mod crowd;
 
 use asya_shared::config::TransportsConfig;
+use asya_shared::queue_claims::ClaimKind;
 use serde_json::{Value, json};
 
 use super::QueueClaims;
@@ -66,7 +67,10 @@ impl Fixture {
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
         let owner = self.claims.other_holder(&Key::new(namespace, name))?;
-        let verb = if owner.of_queue { "has" } else { "blocks" };
+        let verb = match owner.contested {
+            ClaimKind::DeadLetters => "blocks",
+            _ => "has",
+        };
         Some(format!("{} {verb} {}", owner.key, owner.queue))
     }
 }

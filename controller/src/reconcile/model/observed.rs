@@ -8,6 +8,7 @@ use asya_shared::api::{
     WorkloadKind,
 };
 use asya_shared::inject::bound::ProbeResult;
+use asya_shared::queue_claims::ClaimKind;
 use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
@@ -225,6 +226,7 @@ impl Observed {
     pub fn rollout(&self) -> Option<&ObservedRollout> {
         self.resolved_binding()?.rollout.as_ref()
     }
+
     /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
     /// Template makes no dry run, because the target's own controller replaces the pods.
     pub fn is_injection_verified(&self) -> bool {
@@ -345,8 +347,8 @@ pub fn is_reconcile_once_done(actor: &ActorRecord, previous: &AsyncActorStatus) 
 /// A queue name that this actor needs and another actor owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueNameTaken {
-    /// Whether it is the queue itself rather than only its dead letter queue.
-    pub concerns_main_queue: bool,
+    /// What this actor needs the name for: [`ClaimKind::Queue`] or [`ClaimKind::DeadLetters`].
+    pub contested: ClaimKind,
     /// Hash of the workload that would consume from it.
     pub workload_hash: Option<String>,
     /// Kind of that workload. It lacks our labels, so no watch covers it, and it is looked up by kind.

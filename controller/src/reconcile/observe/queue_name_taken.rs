@@ -36,7 +36,7 @@ pub(super) fn desired_unless_name_taken(
     let desired = desired.ok();
     let standalone = desired.as_deref().and_then(Desired::standalone);
     let name_taken = QueueNameTaken {
-        concerns_main_queue: owner.of_queue,
+        contested: owner.contested,
         workload_hash: standalone.map(|it| it.workload.applied.hash.clone()),
         kind: standalone.map(|it| it.kind),
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, BindingRollout, RollAnnotation, WorkloadKind};
+use asya_shared::queue_claims::ClaimKind;
 use asya_shared::resolve::resolver;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::jiff::Timestamp;
@@ -138,7 +139,7 @@ async fn workload_of_a_conflicting_actor_is_looked_up_by_the_kind_in_its_spec() 
     let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
     let fault = Fault::until_change(Reason::QueueConflict, "taken");
     let name_taken = |kind| QueueNameTaken {
-        concerns_main_queue: true,
+        contested: ClaimKind::Queue,
         workload_hash: None,
         kind,
     };

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use asya_shared::queue_claims::ClaimKind;
 use k8s_openapi::jiff::Timestamp;
 
 use super::scaling::{ScalingTeardown, plan_removal};
@@ -52,11 +53,11 @@ fn consumes_others_messages(observed: &Observed) -> bool {
     match &observed.queues.verified {
         Some(verified) if matches!(verified.permission, DeletePermission::HeldBy(_)) => true,
         Some(_) => {
-            name_taken.concerns_main_queue
+            name_taken.contested == ClaimKind::Queue
                 && observed.workload.ours().is_some_and(is_for_taken_queue)
         }
         // Status names no queue, as after a migration from the Go operator.
-        None => name_taken.concerns_main_queue,
+        None => name_taken.contested == ClaimKind::Queue,
     }
 }
 

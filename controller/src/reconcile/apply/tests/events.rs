@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asya_shared::queue_claims::ClaimKind;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -49,7 +50,7 @@ async fn stopped_workload_is_reported() {
     let object = deployment(&observed);
     observed.workload = Child::Ours(workload(&object));
     observed.queue_name_taken = Some(QueueNameTaken {
-        concerns_main_queue: true,
+        contested: ClaimKind::Queue,
         workload_hash: Some("another".to_owned()),
         kind: None,
     });

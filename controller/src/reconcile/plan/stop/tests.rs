@@ -1,3 +1,4 @@
+use asya_shared::queue_claims::ClaimKind;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ fn name_taken(recorded: Option<(&str, DeletePermission)>) -> Observed {
     object["metadata"]["annotations"] = json!({"asya.sh/applied-hash": APPLIED});
     observed.workload = Child::Ours(workload(&object));
     observed.queue_name_taken = Some(QueueNameTaken {
-        concerns_main_queue: true,
+        contested: ClaimKind::Queue,
         workload_hash: Some("another".to_owned()),
         kind: None,
     });
@@ -78,7 +79,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     let applied = |recorded| {
         let mut applied = name_taken(recorded);
         applied.queue_name_taken = Some(QueueNameTaken {
-            concerns_main_queue: true,
+            contested: ClaimKind::Queue,
             workload_hash: Some(APPLIED.to_owned()),
             kind: None,
         });
@@ -96,7 +97,7 @@ fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     ] {
         let mut dead_letters = applied(recorded);
         dead_letters.queue_name_taken = dead_letters.queue_name_taken.map(|taken| QueueNameTaken {
-            concerns_main_queue: false,
+            contested: ClaimKind::DeadLetters,
             ..taken
         });
         assert_eq!(stopped(&dead_letters).is_some(), stops, "only dead letters");
