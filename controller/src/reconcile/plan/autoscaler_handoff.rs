@@ -8,7 +8,7 @@ use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::AutoscalerHandoff;
 use k8s_openapi::jiff::Timestamp;
 
-use super::controller_rollout::{exceeds_budget, loses_ready_pod, stops_all_pods};
+use super::controller_rollout::RolloutBlocker;
 use super::rollout::inputs::{RECHECK_INTERVAL, RolloutAction, RolloutDecision};
 use super::rollout::params::{SlotChange, new_slot};
 use super::scaling::ScalingTeardown;
@@ -126,13 +126,15 @@ fn blocker(rollout: &ObservedRollout) -> Option<HandoffBlocker> {
         return None;
     }
     let budget = rollout.blocking_pdb.as_deref();
-    let text = is_replacing_pods(rollout)
-        .then(|| "the target's pods are being replaced; waiting until that has finished".to_owned())
-        .or_else(|| stops_all_pods(objects))
-        .or_else(|| loses_ready_pod(objects))
-        .or_else(|| exceeds_budget(objects, budget));
-    match text {
-        Some(text) => Some(HandoffBlocker::Rollout(text)),
+    if is_replacing_pods(rollout) {
+        let text = "the target's pods are being replaced; waiting until that has finished";
+        return Some(HandoffBlocker::Rollout(text.to_owned()));
+    }
+    let blocker = RolloutBlocker::stops_all_pods(objects)
+        .or_else(|| RolloutBlocker::loses_ready_pod(objects))
+        .or_else(|| RolloutBlocker::exceeds_budget(objects, budget));
+    match blocker {
+        Some(blocker) => Some(HandoffBlocker::Rollout(blocker.to_string())),
         None => (!rollout.has_slot).then_some(HandoffBlocker::NoSlot),
     }
 }

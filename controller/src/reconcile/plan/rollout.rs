@@ -26,7 +26,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::actor_hash;
-use crate::reconcile::plan::controller_rollout::{exceeds_budget, loses_ready_pod};
+use crate::reconcile::plan::controller_rollout::RolloutBlocker;
 use crate::reconcile::plan::rollout::inputs::{
     AnnotationConflict, RolloutAction, RolloutDecision, RolloutInputs,
 };
@@ -216,14 +216,14 @@ fn annotate(
     if evictions.preferred {
         return evictions.decision;
     }
-    if let Some(text) = loses_ready_pod(inputs.objects) {
-        return RolloutDecision::wait(text);
+    if let Some(blocker) = RolloutBlocker::loses_ready_pod(inputs.objects) {
+        return RolloutDecision::wait(blocker.to_string());
     }
     if let Some(halted) = halt_without_effect(inputs, previous) {
         return halted;
     }
-    if let Some(text) = exceeds_budget(inputs.objects, inputs.blocking_pdb) {
-        return RolloutDecision::wait(text);
+    if let Some(blocker) = RolloutBlocker::exceeds_budget(inputs.objects, inputs.blocking_pdb) {
+        return RolloutDecision::wait(blocker.to_string());
     }
     if !inputs.has_slot {
         return RolloutDecision::AwaitSlot;

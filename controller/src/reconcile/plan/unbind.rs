@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use self::inputs::LATE_EVICTION_INTERVAL;
 use self::one_by_one::{one_by_one, unready_first};
-use super::controller_rollout::{exceeds_budget, stops_all_pods};
+use super::controller_rollout::RolloutBlocker;
 use super::rollout::params::{SlotChange, new_slot, slot_expiry};
 use crate::fault::Reason;
 use crate::reconcile::model::availability::Availability;
@@ -129,8 +129,8 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     if !has_target_pods(inputs.pods, inputs.availability) || inputs.since_last_action.is_some() {
         return None;
     }
-    if let Some(text) = stops_all_pods(inputs.objects) {
-        return Some(UnbindStep::Blocked(text));
+    if let Some(blocker) = RolloutBlocker::stops_all_pods(inputs.objects) {
+        return Some(UnbindStep::Blocked(blocker.to_string()));
     }
     // Our fields of the pod template roll the pods as its owner would (BIND-50).
     if !inputs.has_annotation() {
@@ -143,8 +143,8 @@ fn before_rollout(inputs: &UnbindInputs<'_>) -> Option<UnbindStep> {
     let all_ready = inputs.availability.is_none_or(|it| it.unready.is_empty());
     let budget = inputs.limits.blocking_pdb.as_deref();
     let budget = budget.filter(|_| all_ready);
-    if let Some(text) = exceeds_budget(inputs.objects, budget) {
-        return Some(UnbindStep::Blocked(text));
+    if let Some(blocker) = RolloutBlocker::exceeds_budget(inputs.objects, budget) {
+        return Some(UnbindStep::Blocked(blocker.to_string()));
     }
     inputs.await_slot()
 }

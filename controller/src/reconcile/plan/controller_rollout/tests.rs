@@ -1,7 +1,7 @@
-use super::{exceeds_budget, loses_ready_pod, stops_all_pods};
+use super::RolloutBlocker;
 use crate::reconcile::model::rollout::TargetObject;
 
-type Rule<'a> = &'a dyn Fn(&[TargetObject]) -> Option<String>;
+type Rule<'a> = &'a dyn Fn(&[TargetObject]) -> Option<RolloutBlocker>;
 
 /// One of whose three pods is not ready, and none of whose properties forbids a rollout.
 fn object(change: impl Fn(&mut TargetObject)) -> [TargetObject; 2] {
@@ -17,11 +17,11 @@ fn object(change: impl Fn(&mut TargetObject)) -> [TargetObject; 2] {
 /// ROLL-2 (d), SAFE-13, SAFE-14
 #[test]
 fn controller_rolls_no_pods_where_that_would_cost_more_than_its_user_allows() {
-    let budget = |objects: &[TargetObject]| exceeds_budget(objects, Some("models"));
-    let no_budget = |objects: &[TargetObject]| exceeds_budget(objects, None);
+    let budget = |objects: &[TargetObject]| RolloutBlocker::exceeds_budget(objects, Some("models"));
+    let no_budget = |objects: &[TargetObject]| RolloutBlocker::exceeds_budget(objects, None);
     let rules: [Rule<'_>; 4] = [
-        &|objects| loses_ready_pod(objects),
-        &|objects| stops_all_pods(objects),
+        &|objects| RolloutBlocker::loses_ready_pod(objects),
+        &|objects| RolloutBlocker::stops_all_pods(objects),
         &budget,
         &no_budget,
     ];
@@ -48,11 +48,11 @@ fn controller_rolls_no_pods_where_that_would_cost_more_than_its_user_allows() {
             [false, false, true, false],
         ),
     ] {
-        let texts = rules.map(|rule| rule(&objects));
+        let blockers = rules.map(|rule| rule(&objects));
         assert_eq!(
-            texts.clone().map(|text| text.is_some()),
+            blockers.clone().map(|blocker| blocker.is_some()),
             expected,
-            "{case}: {texts:?}"
+            "{case}: {blockers:?}"
         );
     }
 }

@@ -20,7 +20,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::TemplateOutcome;
 use crate::reconcile::model::rollout::TargetObject;
 use crate::reconcile::model::target_pods::actor_hash;
-use crate::reconcile::plan::controller_rollout::{loses_ready_pod, stops_all_pods};
+use crate::reconcile::plan::controller_rollout::RolloutBlocker;
 use crate::record::applied_by;
 
 /// Requeue intervals: no watch reports that a rollout has ended, that a workload was resumed or has another strategy,
@@ -226,23 +226,22 @@ fn blocked_rollout(workload: &TargetObject, is_first: bool) -> Option<TemplateOu
         ));
     }
     // A later change may repair a sidecar that keeps pods from becoming ready.
-    let unready = || loses_ready_pod(slice::from_ref(workload)).filter(|_| is_first);
-    let text = || {
-        Some(waiting(
-            Reason::RolloutWaiting,
-            unready()?,
-            Requeue::After(UNREADY_RETRY),
-        ))
+    let unready = || {
+        let blocker = RolloutBlocker::loses_ready_pod(slice::from_ref(workload));
+        blocker.filter(|_| is_first).map(|blocker| {
+            let retry = Requeue::After(UNREADY_RETRY);
+            waiting(Reason::RolloutWaiting, blocker.to_string(), retry)
+        })
     };
-    blocked_change(workload).or_else(text)
+    blocked_change(workload).or_else(unready)
 }
 
 /// Why no field of the pod template may change now, not even to give up ours: all pods would stop at once (SAFE-14).
 pub fn blocked_change(workload: &TargetObject) -> Option<TemplateOutcome> {
-    let text = stops_all_pods(slice::from_ref(workload))?;
+    let blocker = RolloutBlocker::stops_all_pods(slice::from_ref(workload))?;
     Some(waiting(
         Reason::RolloutWaiting,
-        text,
+        blocker.to_string(),
         Requeue::After(UNREADY_RETRY),
     ))
 }
