@@ -114,7 +114,7 @@ impl Context {
             stores: Stores::default(),
             leading_since: OnceLock::new(),
             installation: parts.installation,
-            creation_failures: Arc::new(PodCreationFailures::of(&workloads.stateful_sets.store)),
+            creation_failures: Arc::new(PodCreationFailures::new(&workloads.stateful_sets.store)),
             workloads,
             service_accounts: Objects::new(impersonation),
             scaled_objects: Objects::new(impersonation),
@@ -200,7 +200,7 @@ impl Default for Stores {
         let pods = Arc::default();
         Self {
             actors: Arc::default(),
-            mount_failures: Arc::new(MountFailures::of(&pods)),
+            mount_failures: Arc::new(MountFailures::new(&pods)),
             pods,
             hpas: Arc::default(),
             foreign_names: ForeignNames::default(),

@@ -137,7 +137,7 @@ impl Online<'_> {
                     };
                 }
             };
-            let pod = json!(variant.of(pod));
+            let pod = json!(variant.apply(pod));
             let kind = resource::<Pod>();
             let answer = self
                 .cluster

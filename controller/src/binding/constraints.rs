@@ -30,8 +30,8 @@ impl Constraints {
     /// Resources for which quotas of the namespace require limits that no `LimitRange` defaults; `None` until both have
     /// been listed.
     pub fn limits(&self, namespace: &str) -> Option<BTreeSet<Box<str>>> {
-        let quotas = self.quotas.of(namespace)?;
-        let ranges = self.ranges.of(namespace)?;
+        let quotas = self.quotas.in_namespace(namespace)?;
+        let ranges = self.ranges.in_namespace(namespace)?;
         let required = quotas.iter().map(|quota| quota.limits());
         let defaulted = ranges.iter().map(|range| range.defaults());
         Some(limits_to_set(required, defaulted))
@@ -99,7 +99,7 @@ impl<R: Record> ConstraintStore<R> {
         (R::kind_name(), self.inner.lock().records.len())
     }
 
-    fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
+    fn in_namespace(&self, name: &str) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
         let is_synced = |scope: &WatchScope| scope.covers(name);
         inner.synced.iter().any(is_synced).then(|| {

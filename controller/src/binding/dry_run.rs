@@ -70,7 +70,7 @@ pub async fn run(
                 return Ok(DryRunOutcome::Failed(failure));
             }
         };
-        let response = create_dry_run(client, namespace, &variant.of(pod)).await;
+        let response = create_dry_run(client, namespace, &variant.apply(pod)).await;
         let rejected = match outcome_of(response, expected)? {
             DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) => Some(reason),
             other if variant.has_sidecar() => return Ok(other),

@@ -55,7 +55,7 @@ impl<R> Default for PodIndex<R> {
 
 impl<R: TargetPod> PodIndex<R> {
     /// Pods of a target; `None` until the namespace has been listed.
-    pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
+    pub fn matching(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
         let inner = self.inner.lock();
         let synced = |scope: &WatchScope| inner.synced.contains(scope);
         let own_namespace = WatchScope::Namespace(Arc::clone(namespace));

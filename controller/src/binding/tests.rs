@@ -199,7 +199,7 @@ fn pod_enqueues_only_the_actor_that_binds_its_target() {
     let count = || {
         bindings
             .uninjected_pods
-            .of(&"ns".into(), &unresolved)
+            .matching(&"ns".into(), &unresolved)
             .map(|pods| pods.len())
     };
     assert_eq!(count(), None, "nothing has been listed");
@@ -270,7 +270,7 @@ fn target_pod_labelled_for_another_actor_enqueues_both() {
     let count = || {
         bindings
             .labelled_pods
-            .of(&b.namespace, &expected)
+            .matching(&b.namespace, &expected)
             .map(|pods| pods.len())
     };
     assert_eq!(count(), None, "nothing has been listed");

@@ -62,7 +62,7 @@ pub struct PodCreationFailure {
 
 impl PodCreationFailures {
     /// Tracks the failures of `sets`.
-    pub fn of(sets: &Arc<Store<TypedWorkload<StatefulSet>>>) -> Self {
+    pub fn new(sets: &Arc<Store<TypedWorkload<StatefulSet>>>) -> Self {
         let inner = Inner {
             of_sets: HashMap::new(),
             sweep_at: SWEEP,

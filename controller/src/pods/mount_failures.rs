@@ -57,7 +57,7 @@ struct ProblemReport {
 
 impl MountFailures {
     /// Tracks the mount problems of `pods`.
-    pub fn of(pods: &Arc<Store<PodRecord>>) -> Self {
+    pub fn new(pods: &Arc<Store<PodRecord>>) -> Self {
         let inner = Inner {
             of_pods: HashMap::new(),
             sweep_at: SWEEP,

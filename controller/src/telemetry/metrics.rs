@@ -265,7 +265,7 @@ impl Metrics {
     /// Sets whether all watches of a kind are healthy.
     fn watch_healthy(&self, kind: &str, healthy: bool) {
         self.watch_healthy
-            .get_or_create(&of(kind))
+            .get_or_create(&kind_label(kind))
             .set(i64::from(healthy));
     }
 
@@ -280,17 +280,19 @@ impl Metrics {
 
     /// Sets the number of cached objects of a kind.
     pub fn records(&self, kind: &str, count: usize) {
-        self.records.get_or_create(&of(kind)).set(gauge(count));
+        self.records
+            .get_or_create(&kind_label(kind))
+            .set(gauge(count));
     }
 
     /// Counts a watch event of a kind.
     pub fn watch_event(&self, kind: &str) {
-        self.events_received.get_or_create(&of(kind)).inc();
+        self.events_received.get_or_create(&kind_label(kind)).inc();
     }
 
     /// Counts a watch event of a kind that changed nothing.
     pub fn watch_event_dropped(&self, kind: &str) {
-        self.events_dropped.get_or_create(&of(kind)).inc();
+        self.events_dropped.get_or_create(&kind_label(kind)).inc();
     }
 }
 
@@ -304,7 +306,7 @@ impl ExposedMetrics for Metrics {
     }
 }
 
-fn of(kind: &str) -> Labels<1> {
+fn kind_label(kind: &str) -> Labels<1> {
     [("kind", kind.to_owned())]
 }
 

@@ -51,7 +51,7 @@ impl Variant {
 
     /// The pod to dry-run.
     #[must_use]
-    pub fn of(self, pod: &Pod) -> Pod {
+    pub fn apply(self, pod: &Pod) -> Pod {
         match self {
             Self::WithoutRequests => without_requests(pod),
             Self::WithoutSidecar => without_sidecar(pod),

@@ -32,7 +32,7 @@ fn targets_and_pods_of_a_namespace_are_not_all_compared() {
     for number in 0..COUNT {
         let resolver = asya_shared::resolve::resolver("apps", "Deployment");
         let expected = resolver.unresolved_pods(&name(number));
-        let pods = bindings.uninjected_pods.of(&"ns".into(), &expected);
+        let pods = bindings.uninjected_pods.matching(&"ns".into(), &expected);
         let pods = pods.unwrap();
         assert_eq!(pods.len(), 1);
         assert_eq!(*pods[0].metadata.key.name, format!("p{number}"));

@@ -54,7 +54,7 @@ struct Watched {
 impl Watched {
     fn new() -> Self {
         let sets = Arc::default();
-        let failures = PodCreationFailures::of(&sets);
+        let failures = PodCreationFailures::new(&sets);
         Self { sets, failures }
     }
 

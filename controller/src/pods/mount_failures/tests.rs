@@ -51,7 +51,7 @@ struct Watched {
 impl Watched {
     fn new() -> Self {
         let pods = Arc::default();
-        let mounts = MountFailures::of(&pods);
+        let mounts = MountFailures::new(&pods);
         Self { pods, mounts }
     }
 

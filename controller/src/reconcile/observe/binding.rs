@@ -368,12 +368,12 @@ pub(super) fn target_pods(
     let uninjected = context
         .bindings
         .uninjected_pods
-        .of(&key.namespace, expected)?;
+        .matching(&key.namespace, expected)?;
     // Count pods labelled for any actor (SAFE-18).
     let mut labelled = context
         .bindings
         .labelled_pods
-        .of(&key.namespace, expected)?;
+        .matching(&key.namespace, expected)?;
     labelled.retain(|pod| !pod.finished);
     for pod in &mut labelled {
         context.stores.mount_failures.add_problem_to(pod);

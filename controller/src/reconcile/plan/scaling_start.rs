@@ -82,7 +82,10 @@ pub fn blocked_by(inputs: &ScalingStartInputs) -> Option<&'static str> {
 }
 
 /// [`blocked_by`] for the observed state.
-pub(super) fn of(observed: &Observed, binding: &ObservedBinding) -> Option<&'static str> {
+pub(super) fn scaling_start_blocker(
+    observed: &Observed,
+    binding: &ObservedBinding,
+) -> Option<&'static str> {
     let bound = observed.desired_binding()?;
     let previous = &observed.previous;
     let since = previous.bound_since.as_ref();

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use super::{Metrics, gauge, of};
+use super::{Metrics, gauge, kind_label};
 use crate::work_queue::{Observer, QueueSizes, WorkQueue};
 
 /// In seconds, up to a reconcile that waits for a hanging broker.
@@ -184,7 +184,10 @@ impl ReconcileTimer {
             .get_or_create(&[("result", ERROR)])
             .inc();
         metrics.reconciles.errors.inc();
-        metrics.reconcile_failures.get_or_create(&of(kind)).inc();
+        metrics
+            .reconcile_failures
+            .get_or_create(&kind_label(kind))
+            .inc();
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::existing::ContainerList;
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
 use super::pod_properties::PodProperties;
-use super::resources;
+use super::resources::{self, injected_resources};
 use crate::api::{AsyncActorSpec, EffectiveRuntime, EnvVar, ModeSpec, ResolvedTarget, Resources};
 use crate::config::{Settings, Transport};
 use crate::hash;
@@ -201,8 +201,9 @@ impl BoundPlan {
     /// The runtime and sidecar containers for a pod with these properties.
     pub(super) fn containers(&self, pod: &PodProperties) -> [Value; 2] {
         let [runtime_resources, sidecar_resources] = &self.resources;
-        let resources =
-            |of: &Option<Resources>| resources::of(of.as_ref(), pod.qos_class, &self.limits);
+        let resources = |given: &Option<Resources>| {
+            injected_resources(given.as_ref(), pod.qos_class, &self.limits)
+        };
 
         let mut runtime = self.runtime.clone();
         set(&mut runtime, HANDLER, &pod.handler);

@@ -63,7 +63,7 @@ pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
 }
 
 /// The resources of an injected container; `given` is set by the user, `limits` are required by quotas.
-pub(super) fn of(
+pub(super) fn injected_resources(
     given: Option<&Resources>,
     quality: QosClass,
     limits: &[(String, Value)],

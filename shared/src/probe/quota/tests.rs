@@ -107,7 +107,7 @@ fn injected_containers_keep_their_limits_when_others_are_zeroed() {
         "initContainers": [container("load")],
     }}))
     .unwrap();
-    let zeroed = json!(Variant::WithoutRequests.of(&pod));
+    let zeroed = json!(Variant::WithoutRequests.apply(&pod));
     let limit = |list: &str, index: usize| {
         zeroed["spec"][list][index]["resources"]["limits"]["memory"].clone()
     };
@@ -131,7 +131,7 @@ fn pod_without_the_sidecar_keeps_its_requests_and_belongs_to_no_target() {
         },
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
-    let pod = json!(Variant::WithoutSidecar.of(&pod));
+    let pod = json!(Variant::WithoutSidecar.apply(&pod));
     assert_eq!(pod["spec"]["containers"], json!([model]));
     assert_eq!(pod["spec"].get("initContainers"), None);
     assert_eq!(pod["metadata"]["labels"], json!({"app": "model"}));

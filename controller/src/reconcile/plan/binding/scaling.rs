@@ -8,7 +8,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::plan::autoscaler_handoff::{evaluate, handoff_of};
 use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_removal, plan_scaling};
-use crate::reconcile::plan::scaling_start;
+use crate::reconcile::plan::scaling_start::scaling_start_blocker;
 use crate::reconcile::plan::steps::ScalingStep;
 
 /// Plans scaling of the object that the target resolves to, as long as it exists (SO-1).
@@ -16,7 +16,7 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
     let binding = observed.binding.as_ref()?;
     let is_usable = !target_is_unusable(binding);
     let handoff = evaluate(observed, handoff_of(observed));
-    let blocked_by = scaling_start::of(observed, binding);
+    let blocked_by = scaling_start_blocker(observed, binding);
     let keda = &observed.scaling;
     let removal = || plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
     if !observed.desired_binding()?.scales || !is_usable {
