@@ -15,6 +15,7 @@ use super::worker::{self, RequeuePolicy};
 use crate::broker::health::{CheckFailures, CheckIntervals, HealthCheck};
 use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
+use crate::reconcile::all_synced;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{Enqueue, Key, Record, StatefulSetFailureRecord};
 use crate::telemetry::health::Readiness;
@@ -87,7 +88,7 @@ impl Operator {
     fn report_unsynced_namespaces(&self) {
         let context = &self.context;
         let mut namespaces = context.stores.actors.namespaces();
-        namespaces.retain(|namespace| !context.all_synced(namespace));
+        namespaces.retain(|namespace| !all_synced(context, namespace));
         let namespaces = namespaces.iter().map(|namespace| &**namespace);
         context.metrics.unsynced_namespaces(namespaces);
     }

@@ -7,7 +7,8 @@ use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::transport::ActorQueue;
 
 use super::operator::Operator;
-use crate::broker::health::{CheckedQueue, QueueSource, RecheckReason, TransportQueues};
+use crate::broker::health::{CheckedQueue, QueueSource, TransportQueues};
+use crate::broker::rechecks::RecheckReason;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{ActorRecord, Key};

@@ -8,37 +8,35 @@ use crate::record::Key;
 /// Requeue interval. Listing the actors of another namespace takes moments, unless it fails.
 const UNSYNCED_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
-impl Context {
-    /// Returns when to requeue an actor whose caches are not synced; `None` if it can be reconciled.
-    pub(super) fn requeue_until_synced(&self, key: &Key) -> Option<Requeue> {
-        let actors = &self.stores.actors;
-        let actor = actors.get(key)?;
-        requeue_if_unsynced(
-            self.all_synced(&key.namespace),
-            actors.has_pending_lists(),
-            actor.status_view.queue.is_some(),
-        )
-    }
+/// Returns when to requeue an actor whose caches are not synced; `None` if it can be reconciled.
+pub(super) fn requeue_until_synced(context: &Context, key: &Key) -> Option<Requeue> {
+    let actors = &context.stores.actors;
+    let actor = actors.get(key)?;
+    requeue_if_unsynced(
+        all_synced(context, &key.namespace),
+        actors.has_pending_lists(),
+        actor.status_view.queue.is_some(),
+    )
+}
 
-    /// Returns whether all kinds of a namespace have been listed; until then, none of its actors is reconciled.
-    pub fn all_synced(&self, namespace: &str) -> bool {
-        let stores = &self.stores;
-        let workloads = &self.workloads;
-        stores.actors.is_synced(namespace)
-            && stores.pods.is_synced(namespace)
-            && stores.hpas.is_synced(namespace)
-            && workloads.deployments.store.is_synced(namespace)
-            && workloads.stateful_sets.store.is_synced(namespace)
-            && self.service_accounts.store.is_synced(namespace)
-            && self.config_maps.objects.store.is_synced(namespace)
-    }
+/// Returns whether all kinds of a namespace have been listed; until then, none of its actors is reconciled.
+pub fn all_synced(context: &Context, namespace: &str) -> bool {
+    let stores = &context.stores;
+    let workloads = &context.workloads;
+    stores.actors.is_synced(namespace)
+        && stores.pods.is_synced(namespace)
+        && stores.hpas.is_synced(namespace)
+        && workloads.deployments.store.is_synced(namespace)
+        && workloads.stateful_sets.store.is_synced(namespace)
+        && context.service_accounts.store.is_synced(namespace)
+        && context.config_maps.objects.store.is_synced(namespace)
+}
 
-    /// Returns whether the caches of KEDA's objects are synced, so that an absent object does not exist.
-    pub(super) fn keda_is_synced(&self, namespace: &str) -> bool {
-        self.keda.is_installed()
-            && self.scaled_objects.store.is_synced(namespace)
-            && self.trigger_authentications.store.is_synced(namespace)
-    }
+/// Returns whether the caches of KEDA's objects are synced, so that an absent object does not exist.
+pub(super) fn keda_is_synced(context: &Context, namespace: &str) -> bool {
+    context.keda.is_installed()
+        && context.scaled_objects.store.is_synced(namespace)
+        && context.trigger_authentications.store.is_synced(namespace)
 }
 
 /// An actor with a queue proceeds while other namespaces are being listed, because no actor there can take its queue

@@ -1,8 +1,6 @@
 //! The desired state of an actor, or why its spec cannot be acted on.
 
 mod binding;
-pub mod deletion;
-pub mod drain;
 pub mod scaling;
 mod standalone;
 

@@ -16,6 +16,7 @@ pub(crate) mod tests;
 pub mod work_item;
 
 use asya_process::clock;
+use cache_sync::requeue_until_synced;
 use model::observed::Observed;
 use model::outcome::{Outcome, QueueState};
 
@@ -25,6 +26,7 @@ use crate::record::Key;
 use crate::work_queue::Attempt;
 
 pub use apply::shared;
+pub use cache_sync::all_synced;
 pub use contention::drift_restore::is_reported as is_drift_reported;
 pub use contention::history::part_of;
 
@@ -41,7 +43,7 @@ pub async fn reconcile(
     key: &Key,
     attempt: Attempt,
 ) -> Result<Option<Requeue>, Error> {
-    if let Some(requeue) = context.requeue_until_synced(key) {
+    if let Some(requeue) = requeue_until_synced(context, key) {
         return Ok(Some(requeue));
     }
     let Some(mut observed) = observe::observe(context, key, clock::now()).await? else {

@@ -37,9 +37,9 @@ use queue_name_taken::{DesiredState, desired_unless_name_taken};
 use unbinding::LeftBehind;
 
 use super::desired::Desired;
-use super::desired::drain::DrainState;
 use super::model::binding::ObservedBinding;
 use super::model::child::{ChildOwnership, is_actor_or_predecessor};
+use super::model::drain::DrainState;
 use super::model::known_queues::{KnownQueues, UnlistedQueues};
 use super::model::observed::{
     DeletionSettings, MemoryUpdates, Observed, QueueNameTaken, keeps_queues, receives_messages,

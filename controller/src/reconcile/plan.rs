@@ -33,7 +33,7 @@ pub mod workload;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::desired::drain::DrainState;
+use super::model::drain::DrainState;
 use super::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 

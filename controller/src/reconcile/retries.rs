@@ -1,7 +1,7 @@
 //! Faults of the last attempt (FW-6), and errors that persist (STA-7).
 
 use super::model::observed::Observed;
-use super::model::outcome::{ActiveOutcome, Interruption, Outcome, QueueState};
+use super::model::outcome::{ActiveOutcome, InterruptedStep, Outcome, QueueState};
 use crate::fault::{Error, Fault, Reason, Requeue};
 
 /// Rewrites the faults of the last attempt to say that only an event starts the next one.
@@ -62,7 +62,7 @@ pub(super) fn outcome_of_error(observed: &Observed, error: Error) -> Result<Outc
     }
     let mut active_outcome = ActiveOutcome::initial(observed, None);
     let common = active_outcome.common_mut();
-    common.interrupted = Some(Box::new(Interruption::outside_scaling(error)));
+    common.interrupted = Some(Box::new(InterruptedStep::Other.by(error)));
     common.fault = Some(fault);
     Ok(Outcome::Active(active_outcome))
 }
@@ -84,7 +84,7 @@ pub(super) fn add_interruption(outcome: &mut Outcome, failures: u32) {
         return;
     };
     let scaling = common.scaling.as_mut();
-    let known = match scaling.filter(|_| interruption.of_scaling) {
+    let known = match scaling.filter(|_| interruption.step == InterruptedStep::Scaling) {
         Some(scaling) => &mut scaling.fault,
         None => &mut common.fault,
     };
@@ -112,7 +112,7 @@ mod tests {
     use super::{add_interruption, mark_retries_exhausted};
     use crate::fault::{Error, Fault, Reason, Requeue};
     use crate::reconcile::model::outcome::{
-        CommonOutcome, Interruption, Outcome, QueueState, ScalingOutcome,
+        CommonOutcome, InterruptedStep, Outcome, QueueState, ScalingOutcome,
     };
 
     fn fault(requeue: Requeue) -> Fault {
@@ -184,10 +184,10 @@ mod tests {
                 .with_code(500)
                 .boxed()
         };
-        let faults = |of_scaling, scales: bool, failures, error| {
+        let faults = |step: InterruptedStep, scales: bool, failures, error| {
             let common = CommonOutcome {
                 scaling: scales.then(Box::default),
-                interrupted: Some(Box::new(Interruption { error, of_scaling })),
+                interrupted: Some(Box::new(step.by(error))),
                 ..CommonOutcome::default()
             };
             let mut outcome = Outcome::Active(common.into());
@@ -201,20 +201,29 @@ mod tests {
         };
         let failed = || Error::Api(kube::Error::Api(status()));
         let reported = Some(Reason::ReconcileError);
-        assert_eq!(faults(true, true, 2, failed()), [None, reported]);
         assert_eq!(
-            faults(true, true, 1, failed()),
+            faults(InterruptedStep::Scaling, true, 2, failed()),
+            [None, reported]
+        );
+        assert_eq!(
+            faults(InterruptedStep::Scaling, true, 1, failed()),
             [None, None],
             "may be transient"
         );
         assert_eq!(
-            faults(true, false, 2, failed()),
+            faults(InterruptedStep::Scaling, false, 2, failed()),
             [reported, None],
             "to be removed"
         );
-        assert_eq!(faults(false, true, 2, failed()), [reported, None]);
+        assert_eq!(
+            faults(InterruptedStep::Other, true, 2, failed()),
+            [reported, None]
+        );
         let stale = Error::Stale("an object");
-        assert_eq!(faults(true, true, 2, stale), [None, None]);
+        assert_eq!(
+            faults(InterruptedStep::Scaling, true, 2, stale),
+            [None, None]
+        );
     }
 
     /// FW-6

@@ -10,6 +10,7 @@ use tower::BoxError;
 use super::*;
 use crate::app::operator::tests::operator;
 use crate::cluster::watch_scope::WatchScope;
+use crate::reconcile::all_synced;
 
 /// Every list returns one object; watches send no events.
 fn server() -> Client {
@@ -83,7 +84,7 @@ async fn namespace_without_rights_does_not_stop_the_others() {
         let metrics = operator.context.metrics.text().unwrap();
         for namespace in ["a", "b"] {
             let is_refused = refused.contains(&namespace);
-            assert_eq!(operator.context.all_synced(namespace), !is_refused);
+            assert_eq!(all_synced(&operator.context, namespace), !is_refused);
             let series =
                 format!(r#"asya_operator_namespace_unsynced{{namespace="{namespace}"}} 1"#);
             assert_eq!(metrics.contains(&series), is_refused, "{metrics}");

@@ -9,6 +9,8 @@ use futures::FutureExt;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
+use parking_lot::Mutex;
+
 use super::*;
 use crate::broker::ReadyQueue;
 use crate::broker::depths::ReportedDepth;
@@ -396,24 +398,4 @@ async fn checks_of_several_operators_do_not_coincide() {
     }
     assert!(first.iter().any(|delay| *delay < 50) && first.iter().any(|delay| *delay >= 50));
     assert!(first.iter().all(|delay| *delay <= 100), "{first:?}");
-}
-
-#[test]
-fn recheck_is_due_until_cleared() {
-    let (rechecks, key) = (QueueRechecks::default(), Key::new("ns", "a"));
-    assert_eq!(rechecks.reason(&key), None);
-    rechecks.request(&key, RecheckReason::Missing);
-    assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
-    assert_eq!(rechecks.reason(&key), Some(RecheckReason::Missing));
-    let started = rechecks.last_sequence();
-    rechecks.request(&key, RecheckReason::Changed);
-    rechecks.clear(&key, started);
-    let newer = Some(RecheckReason::Changed);
-    assert_eq!(
-        rechecks.reason(&key),
-        newer,
-        "requested during the reconcile"
-    );
-    rechecks.clear(&key, rechecks.last_sequence());
-    assert_eq!(rechecks.reason(&key), None);
 }

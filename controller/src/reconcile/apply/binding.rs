@@ -11,7 +11,7 @@ use super::{foreign_fields, scaling};
 use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::desired::missing_secret_fault;
-use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome, Interruption};
+use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome, InterruptedStep};
 use crate::reconcile::plan::autoscaler_handoff::HandoffStep;
 use crate::reconcile::plan::contested_fields::ContestedFields;
 use crate::reconcile::plan::decision::{BindingPlan, CommonPlan};
@@ -125,7 +125,7 @@ async fn scale(
         Ok(()) => record_scaling(context, contested, contention, outcome).await,
         // The handoff and a scale-up do not depend on KEDA's objects.
         Err(error) => {
-            let interruption = Interruption::of_scaling(error);
+            let interruption = InterruptedStep::Scaling.by(error);
             outcome.common.interrupted = Some(Box::new(interruption));
             Ok(())
         }

@@ -12,7 +12,7 @@ use kube::Api;
 use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{KeptQueues, RemainingQueues, format_depth};
+use crate::reconcile::model::drain::{KeptQueues, RemainingQueues, format_depth};
 use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 

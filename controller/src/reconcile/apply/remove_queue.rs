@@ -13,10 +13,10 @@ use tracing::debug;
 use super::actor_queues::ActorQueues;
 use super::left_pods::find_consumer;
 use super::messages;
+use crate::broker::deletion_fault;
 use crate::broker::{BrokerError, DeleteIfEmptyOutcome, DeleteOutcome, DeletionGuard, Untagged};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
-use crate::reconcile::desired::deletion;
 use crate::reconcile::model::known_queues::QueueEvidence;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::deletion::{Deletion, QueueMessages, QueueRemoval};
@@ -81,7 +81,7 @@ async fn delete_queue(
     let transports = &context.installation.transports;
     let transport = transports
         .usable(&queue.transport)
-        .map_err(|unusable| deletion::unusable_transport_fault(&problem, &unusable))?;
+        .map_err(|unusable| deletion_fault::unusable_transport_fault(&problem, &unusable))?;
     if let Some(pod) = find_consumer(context, actor, &plan.left_pods(), transport).await? {
         let text = plan.kept_queue_text(actor, queue, &pod);
         context.events.publish(actor, EventReason::QueueLeft, &text);
@@ -93,7 +93,7 @@ async fn delete_queue(
     }
     remove_queue(&queues, plan, removal)
         .await
-        .map_err(|error| deletion::broker_step_error(&problem, &error))
+        .map_err(|error| deletion_fault::broker_step_error(&problem, &error))
 }
 
 /// Returns `InUse` for a queue that must be empty and is not, or `Recheck` while that is uncertain.

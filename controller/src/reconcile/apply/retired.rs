@@ -10,7 +10,7 @@ use tracing::{debug, info};
 
 use super::actor_queues::ActorQueues;
 use super::verify_unchanged::PlannedState;
-use crate::broker::health::RecheckReason;
+use crate::broker::rechecks::RecheckReason;
 use crate::broker::{BrokerError, Count, DeleteIfEmptyOutcome, DeletionGuard, Depth, Sameness};
 use crate::context::Context;
 use crate::fault::Error;

@@ -10,7 +10,7 @@ use super::{contention, scaling};
 use crate::cluster::rollouts::WorkloadRollouts;
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::model::outcome::{CommonOutcome, Interruption, StandaloneOutcome};
+use crate::reconcile::model::outcome::{CommonOutcome, InterruptedStep, StandaloneOutcome};
 use crate::reconcile::plan::decision::{CommonPlan, StandalonePlan};
 use crate::reconcile::plan::drift;
 use crate::reconcile::plan::rollout_slot::RolloutSlotStep;
@@ -45,7 +45,7 @@ pub(super) async fn apply_standalone(
             let key = &actor.metadata.key;
             match ensure_children(context, key, common, plan, &mut outcome).await {
                 Err(error) if reports_queue => {
-                    let interruption = Interruption::outside_scaling(error);
+                    let interruption = InterruptedStep::Other.by(error);
                     outcome.common.interrupted = Some(Box::new(interruption));
                 }
                 ensured => ensured?,
@@ -100,7 +100,9 @@ async fn ensure_children(
         let children = &common.scaling_children;
         let common = &mut outcome.common;
         let scaled = scaling::scale(context, step, children, config_map, exists, common).await;
-        common.interrupted = scaled.err().map(Interruption::of_scaling).map(Box::new);
+        common.interrupted = scaled
+            .err()
+            .map(|error| Box::new(InterruptedStep::Scaling.by(error)));
     }
     outcome.restored = drift::only_applied(drift, &outcome.common.applied);
     if outcome.common.interrupted.is_some() {

@@ -25,12 +25,12 @@ use serde_json::{Value, json};
 use super::verify_unchanged::PlannedState;
 use super::{apply, evict, retired, rollout, standalone, template};
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::RecheckReason;
+use crate::broker::rechecks::RecheckReason;
 use crate::broker::{BrokerError, Depth, ReadyQueue};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::drain::{DrainState, RemainingQueues};
 use crate::reconcile::model::observed::ObservedQueue;
 use crate::reconcile::model::outcome::{
     CommonOutcome, Outcome, QueueState, RolloutOutcome, TemplateOutcome,

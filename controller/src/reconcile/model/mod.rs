@@ -4,6 +4,7 @@ pub mod availability;
 pub mod binding;
 pub mod child;
 pub mod condition_types;
+pub mod drain;
 pub mod known_queues;
 pub mod observed;
 pub mod outcome;

@@ -20,14 +20,14 @@ use super::known_queues::KnownQueues;
 use super::rollout::{ObservedRollout, ObservedUnbinding};
 use super::target_pods::actor_hash;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::RecheckSequence;
+use crate::broker::rechecks::RecheckSequence;
 use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::creation_failures::PodCreationFailure;
 use crate::reconcile::contention::history::ContentionHistory;
-use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::desired::{Desired, DesiredBinding, Standalone};
+use crate::reconcile::model::drain::DrainState;
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
     WorkloadRecord,

@@ -152,24 +152,20 @@ pub struct BindingOutcome {
 #[derive(Debug)]
 pub struct Interruption {
     pub error: Error,
-    /// Whether it ended the step that scales.
-    pub of_scaling: bool,
+    pub step: InterruptedStep,
 }
 
-impl Interruption {
-    pub fn of_scaling(error: Error) -> Self {
-        Self {
-            error,
-            of_scaling: true,
-        }
-    }
+/// The step that an error ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptedStep {
+    /// The step that applies the objects that scale the workload.
+    Scaling,
+    Other,
+}
 
-    /// An error that ended a step other than scaling.
-    pub fn outside_scaling(error: Error) -> Self {
-        Self {
-            error,
-            of_scaling: false,
-        }
+impl InterruptedStep {
+    pub fn by(self, error: Error) -> Interruption {
+        Interruption { error, step: self }
     }
 }
 

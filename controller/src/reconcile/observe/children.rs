@@ -12,6 +12,7 @@ use super::is_controlled_by;
 use crate::cluster::store::Store;
 use crate::context::Context;
 use crate::fault::Error;
+use crate::reconcile::cache_sync::keda_is_synced;
 use crate::reconcile::model::child::{Child, ChildOwnership};
 use crate::reconcile::model::observed::ObservedScaling;
 use crate::record::{ChildRecord, Key, Record, WorkloadRecord};
@@ -99,7 +100,7 @@ impl Children<'_> {
             bypasses_cache,
         } = *self;
         let key = self.key();
-        let installed = context.keda_is_synced(&key.namespace);
+        let installed = keda_is_synced(context, &key.namespace);
         let objects = query.objects.filter(|_| installed);
         let store = &context.scaled_objects;
         let is_desired = objects.is_some();

@@ -1,7 +1,9 @@
 //! Counts the messages of an actor that is deleted only once its queues are empty.
 //!
-//! Calls the pure `desired::drain::decide` here and not in *plan*, because what else is observed depends on it: an
-//! actor that still waits receives messages like any other.
+//! The pure [`decide`] is here and not in *plan*, because what else is observed depends on it: an actor that still waits
+//! receives messages like any other.
+
+mod decision;
 
 use std::time::Duration;
 
@@ -13,12 +15,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 
+use decision::{CountReport, DrainInputs, decide};
+
+use crate::broker::deletion_fault::{broker_step_error, unusable_transport_fault};
 use crate::broker::{BrokerError, QueueCheck, QueueObservation};
 use crate::context::Context;
 use crate::fault::{Error, StepError};
-use crate::reconcile::desired::deletion::{broker_step_error, unusable_transport_fault};
-use crate::reconcile::desired::drain::{
-    CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues, decide,
+use crate::reconcile::model::drain::{
+    DrainState, KeptQueues, Messages, QueueCount, RemainingQueues,
 };
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{CountedDepth, DeletionSettings};

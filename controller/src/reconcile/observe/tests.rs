@@ -23,13 +23,14 @@ use super::unbinding::{self, LeftBehind};
 use super::{Intent, binding, desired_kind, drain, known_queues, scaled_kinds};
 use crate::binding::{KindAvailability, LabelledPods};
 use crate::broker::BrokerError;
-use crate::broker::health::QueueRechecks;
+use crate::broker::rechecks::QueueRechecks;
 use crate::cluster::keda::CRDS;
 use crate::cluster::watch::WatchSink;
 use crate::cluster::watch_scope::WatchScope;
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::DrainState;
+use crate::reconcile::cache_sync::keda_is_synced;
+use crate::reconcile::model::drain::DrainState;
 use crate::reconcile::model::observed::QueueNameTaken;
 use crate::reconcile::model::observed::{DeletionSettings, Observed, ObservedQueue};
 use crate::reconcile::model::rollout::{ObservedUnbinding, Unresolved};
@@ -354,7 +355,7 @@ fn install_keda(context: &Context) {
         .trigger_authentications
         .store
         .list_completed(&WatchScope::Cluster);
-    assert!(context.keda_is_synced("ns"));
+    assert!(keda_is_synced(&context, "ns"));
 }
 
 /// SAFE-10, SAFE-18

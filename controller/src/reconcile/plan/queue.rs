@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::broker::health::RecheckSequence;
+use crate::broker::rechecks::RecheckSequence;
 use crate::broker::{BrokerError, CallFailure, QueueCheck, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;

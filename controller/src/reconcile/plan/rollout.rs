@@ -20,8 +20,8 @@ use stale_webhook::wait_for_webhook;
 
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView, SpecRevision};
-use crate::reconcile::desired::drain::may_replace_pods;
 use crate::reconcile::model::binding::ActorInTemplate;
+use crate::reconcile::model::drain::DrainState;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RolloutOutcome;
 use crate::reconcile::model::rollout::TargetObject;
@@ -316,6 +316,12 @@ pub fn retry_number(desired: &str, value: &str) -> Option<u32> {
         "" => Some(0),
         rest => rest.strip_prefix('-')?.parse().ok(),
     }
+}
+
+/// Whether a target's pods may be replaced to inject the sidecar. Not while the deletion waits until the queue is empty
+/// and some have it: the deletion has raised the generation, which would restart an ended rollout.
+pub fn may_replace_pods(drain: Option<&DrainState>, injected: i32) -> bool {
+    !matches!(drain, Some(DrainState::Waiting(_))) || injected == 0
 }
 
 #[cfg(test)]

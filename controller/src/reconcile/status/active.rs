@@ -12,8 +12,8 @@ use super::queue::set_queues;
 use super::standalone::standalone_report;
 use super::transport::summarize_transport;
 use crate::fault::Requeue;
-use crate::reconcile::desired::drain::DrainState;
 use crate::reconcile::model::binding::ObservedBinding;
+use crate::reconcile::model::drain::DrainState;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{BindingOutcome, CommonOutcome, StandaloneOutcome};
 

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::broker::Brokers;
 use crate::broker::depths::ReportedDepth;
-use crate::broker::health::RecheckSequence;
 use crate::broker::http_client::over_network;
+use crate::broker::rechecks::RecheckSequence;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Impersonation;
 use crate::context::{Context, ContextParts, Deadlines, Installation};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asya_shared::config::TransportsConfig;
 use serde_json::json;
 
-use crate::broker::health::RecheckSequence;
+use crate::broker::rechecks::RecheckSequence;
 use crate::reconcile::apply::queue::ensure_queue;
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::outcome::QueueState;

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::super::queue::{QueueResult, failed_check};
 use crate::broker::BrokerError;
-use crate::broker::health::QueueRechecks;
 use crate::broker::limiter::{BrokerLimiter, Labelled, Operation, WorkerShare};
+use crate::broker::rechecks::QueueRechecks;
 use crate::cluster::fence::Fence;
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::observed::ObservedQueue;

@@ -4,17 +4,18 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    CountReport, DrainInputs, DrainState, KeptQueues, Messages, QueueCount, RemainingQueues,
-    decide, format_depth, may_replace_pods,
-};
+use super::{CountReport, DrainInputs, decide};
 use crate::broker::Depth;
 use crate::broker::depths::Depths;
 use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::model::drain::{
+    DrainState, KeptQueues, Messages, QueueCount, RemainingQueues, format_depth,
+};
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::deletion::NextPhase;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::plan;
+use crate::reconcile::plan::rollout::may_replace_pods;
 use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;

@@ -2,7 +2,7 @@
 
 use asya_shared::config::TransportUnusable;
 
-use crate::broker::BrokerError;
+use super::BrokerError;
 use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 
 /// The fault of a queue whose transport is no longer usable.
