@@ -81,7 +81,9 @@ fn decide<'a>(existing: &'a Value, embedded: &Value) -> CrdStep<'a> {
     let version = version_of(existing);
     if contains(existing, embedded) {
         CrdStep::Unchanged
-    } else if version.is_empty() || sort_key(version) <= sort_key(version_of(embedded)) {
+    } else if version.is_empty()
+        || ReleaseVersion::parse(version) <= ReleaseVersion::parse(version_of(embedded))
+    {
         CrdStep::Apply
     } else {
         CrdStep::KeepNewer(version)
@@ -102,19 +104,30 @@ enum PreRelease<'a> {
     Word(&'a str),
 }
 
-/// A sortable form of a version: its numbers, with pre-releases before the version itself. Unparsable versions sort
-/// last.
-fn sort_key(version: &str) -> (bool, Vec<u64>, bool, Vec<PreRelease<'_>>) {
-    let version = version.split('+').next().unwrap_or_default();
-    let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
-    let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
-    let identifier = |it| str::parse(it).map_or(PreRelease::Word(it), PreRelease::Number);
-    (
-        numbers.is_err(),
-        numbers.unwrap_or_default(),
-        pre.is_empty(),
-        pre.split('.').map(identifier).collect(),
-    )
+/// A version of the operator, in the order of releases. Not `semver`'s: a version that cannot be parsed has a place, too.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ReleaseVersion<'a> {
+    /// Sorts last.
+    is_unparsable: bool,
+    numbers: Vec<u64>,
+    /// Sorts after its pre-releases.
+    is_final: bool,
+    pre_release: Vec<PreRelease<'a>>,
+}
+
+impl<'a> ReleaseVersion<'a> {
+    fn parse(version: &'a str) -> Self {
+        let version = version.split('+').next().unwrap_or_default();
+        let (numbers, pre_release) = version.split_once('-').unwrap_or((version, ""));
+        let numbers: Result<Vec<u64>, _> = numbers.split('.').map(str::parse).collect();
+        let identifier = |text| str::parse(text).map_or(PreRelease::Word(text), PreRelease::Number);
+        Self {
+            is_unparsable: numbers.is_err(),
+            numbers: numbers.unwrap_or_default(),
+            is_final: pre_release.is_empty(),
+            pre_release: pre_release.split('.').map(identifier).collect(),
+        }
+    }
 }
 
 fn manifest() -> Result<Value, Error> {
@@ -170,7 +183,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
 
-    use super::{CrdStep, apply, contains, decide, manifest, sort_key, version_of};
+    use super::{CrdStep, ReleaseVersion, apply, contains, decide, manifest, version_of};
 
     #[test]
     fn embedded_manifest_is_the_crd_of_async_actors() {
@@ -249,7 +262,7 @@ mod tests {
             let existing = crd(existing, &["a", more]);
             assert_eq!(decide(&existing, &embedded), expected, "{existing}");
         }
-        assert!(sort_key("0.11.0-rc.9") < sort_key("0.11.0-rc.10"));
+        assert!(ReleaseVersion::parse("0.11.0-rc.9") < ReleaseVersion::parse("0.11.0-rc.10"));
         assert_eq!(decide(&Value::Null, &embedded), CrdStep::Apply);
         assert_eq!(decide(&embedded, &embedded), CrdStep::Unchanged);
         // A newer version that contains everything in the embedded one except the annotation.

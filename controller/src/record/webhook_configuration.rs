@@ -20,23 +20,29 @@ use super::{Enqueue, Key, Metadata, Record};
 
 /// Webhook configuration kinds.
 pub trait WebhookConfiguration: Resource<DynamicType = ()> {
-    /// Entries as (name, failure policy, client config, whole entry).
-    fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)>;
+    fn entries(&self) -> Vec<WebhookEntry<'_>>;
+}
+
+/// One of a configuration's webhooks.
+#[derive(Debug)]
+pub struct WebhookEntry<'a> {
+    name: &'a str,
+    failure_policy: Option<&'a str>,
+    client_config: &'a WebhookClientConfig,
+    /// The whole entry.
+    json: Value,
 }
 
 macro_rules! configuration {
     ($kind:ident) => {
         impl WebhookConfiguration for $kind {
-            fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)> {
+            fn entries(&self) -> Vec<WebhookEntry<'_>> {
                 let all = self.webhooks.iter().flatten();
-                all.map(|webhook| {
-                    let policy = webhook.failure_policy.as_deref();
-                    (
-                        &*webhook.name,
-                        policy,
-                        &webhook.client_config,
-                        json!(webhook),
-                    )
+                all.map(|webhook| WebhookEntry {
+                    name: &webhook.name,
+                    failure_policy: webhook.failure_policy.as_deref(),
+                    client_config: &webhook.client_config,
+                    json: json!(webhook),
                 })
                 .collect()
             }
@@ -77,7 +83,7 @@ impl Content {
         let mut entries: Vec<_> = object
             .entries()
             .into_iter()
-            .map(|(name, .., all)| (name, all))
+            .map(|entry| (entry.name, entry.json))
             .collect();
         entries.sort_by_key(|(name, _)| *name);
         let mut terms = BTreeMap::new();
@@ -166,16 +172,17 @@ where
     fn project(Whole(object): Whole<K>) -> Self {
         let mut bundles: Vec<Arc<[u8]>> = Vec::new();
         let mut fail_closed: Vec<Box<str>> = Vec::new();
-        for (name, policy, config, _) in object.entries() {
-            let bundle = config
+        for entry in object.entries() {
+            let bundle = entry
+                .client_config
                 .ca_bundle
                 .as_ref()
                 .map_or(&[][..], |bundle| &bundle.0);
             if bundles.iter().all(|known| **known != *bundle) {
                 bundles.push(bundle.into());
             }
-            if policy == Some("Fail") {
-                fail_closed.push(name.into());
+            if entry.failure_policy == Some("Fail") {
+                fail_closed.push(entry.name.into());
             }
         }
         Self {

@@ -15,7 +15,7 @@ use crate::fault::{Error, Reason, StepError};
 use crate::reconcile::contention::SpecRevision;
 use crate::reconcile::contention::history::FieldConflict;
 use crate::reconcile::model::outcome::{HandoffChange, RolloutOutcome};
-use crate::reconcile::plan::rollout::params::{annotated_objects, manager_of};
+use crate::reconcile::plan::rollout::params::{AnnotatedObject, annotated_objects, manager_of};
 use crate::record::Key;
 
 /// The autoscaler class of an `InferenceService` that is scaled externally (SO-5).
@@ -58,7 +58,12 @@ pub(super) async fn write_annotations(
     desired: TargetAnnotations<'_>,
     revision: SpecRevision,
 ) -> Result<Option<RolloutOutcome>, Error> {
-    for (object, path, manager) in annotated_objects(roll) {
+    for annotated in annotated_objects(roll) {
+        let AnnotatedObject {
+            object,
+            path,
+            manager,
+        } = annotated;
         let handoff = should_hand_off(context, namespace, object, desired).await?;
         let body = apply_body(object, path, desired.roll_value, handoff);
         let Err(error) = apply(context, namespace, object, manager, &body).await else {

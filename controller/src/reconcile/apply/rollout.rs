@@ -93,7 +93,7 @@ async fn annotation_conflict(
     let AnnotationConflict { object, yields } = conflict;
     let path = annotated_objects(&params.roll)
         .first()
-        .map(|(_, path, _)| *path);
+        .map(|annotated| annotated.path);
     let path = path.unwrap_or_default();
     let segments = PathElement::path(&[path, &[annotation::ROLL]].concat());
     Ok(FieldConflict {

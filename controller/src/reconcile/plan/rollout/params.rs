@@ -160,15 +160,33 @@ fn event(observed: &Observed, decision: &RolloutDecision) -> Option<NewEvent> {
     }
 }
 
-/// The objects that carry our rollout annotation, with the path of their annotations and our field manager.
-pub fn annotated_objects(roll: &RolloutMethod) -> Vec<(&ObjectRef, &[&'static str], &'static str)> {
+/// An object that carries our rollout annotation.
+#[derive(Clone, Copy, Debug)]
+pub struct AnnotatedObject<'a> {
+    pub object: &'a ObjectRef,
+    /// The path of its annotations.
+    pub path: &'a [&'static str],
+    /// Our field manager of the annotation.
+    pub manager: &'static str,
+}
+
+/// The objects that carry our rollout annotation.
+pub fn annotated_objects(roll: &RolloutMethod) -> Vec<AnnotatedObject<'_>> {
     match roll {
         RolloutMethod::AnnotateTemplate(workloads) => {
             let all = workloads.iter();
-            all.map(|workload| (workload, &TEMPLATE_ANNOTATIONS[..], manager::ROLL))
-                .collect()
+            all.map(|object| AnnotatedObject {
+                object,
+                path: &TEMPLATE_ANNOTATIONS,
+                manager: manager::ROLL,
+            })
+            .collect()
         }
-        RolloutMethod::Annotate(object, path) => vec![(object, &path[..], manager::OWNER)],
+        RolloutMethod::Annotate(object, path) => vec![AnnotatedObject {
+            object,
+            path,
+            manager: manager::OWNER,
+        }],
         RolloutMethod::Evict => Vec::new(),
     }
 }
