@@ -1,7 +1,7 @@
 //! Dry runs of what the operator would write, and their answers.
 
 use asya_shared::key::Key;
-use asya_shared::probe::{self, Rejection, Replaced, Verdict, unbound_owner};
+use asya_shared::probe::{self, QuotaConclusion, Rejection, Replaced, unbound_owner};
 use asya_shared::resolve::{GroupKind, controller_of};
 use asya_shared::scaling::{KEDA_GROUP, TriggerError};
 use k8s_openapi::api::core::v1::Pod;
@@ -127,10 +127,12 @@ impl Online<'_> {
     async fn judge_quota(&self, pod: &Pod, message: String) -> AdmissionVerdict {
         let mut rejection = Rejection::new(message.clone(), Replaced::Pod);
         loop {
-            let variant = match rejection.verdict() {
-                Verdict::Ask(variant) => variant,
-                Verdict::Admitted => return AdmissionVerdict::AdmittedAsReplacement { message },
-                Verdict::Rejected(reason) => {
+            let variant = match rejection.conclusion() {
+                QuotaConclusion::DryRun(variant) => variant,
+                QuotaConclusion::Admitted => {
+                    return AdmissionVerdict::AdmittedAsReplacement { message };
+                }
+                QuotaConclusion::Rejected(reason) => {
                     return AdmissionVerdict::Rejected {
                         by: RejectedBy::of(reason),
                         message: reason.to_owned(),

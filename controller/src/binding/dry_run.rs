@@ -5,7 +5,7 @@
 
 use asya_shared::inject::bound::InjectedHash;
 use asya_shared::names::annotation;
-use asya_shared::probe::{INJECTED_CONTAINERS, Rejection, Replaced, Verdict};
+use asya_shared::probe::{INJECTED_CONTAINERS, QuotaConclusion, Rejection, Replaced};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -62,10 +62,10 @@ pub async fn run(
     };
     let mut rejection = Rejection::new(reason, replaced);
     loop {
-        let variant = match rejection.verdict() {
-            Verdict::Ask(variant) => variant,
-            Verdict::Admitted => return Ok(DryRunOutcome::Admitted),
-            Verdict::Rejected(reason) => {
+        let variant = match rejection.conclusion() {
+            QuotaConclusion::DryRun(variant) => variant,
+            QuotaConclusion::Admitted => return Ok(DryRunOutcome::Admitted),
+            QuotaConclusion::Rejected(reason) => {
                 let failure = ProbeFailure::Rejected(reason.to_owned());
                 return Ok(DryRunOutcome::Failed(failure));
             }

@@ -24,7 +24,7 @@ impl CallFailure {
     pub fn classify(failures: u32, verified: bool, error: &BrokerError) -> Self {
         if matches!(error, BrokerError::Outage { .. }) {
             Self::Definite
-        } else if error.is_silent() || (verified && error.not_called_delay().is_some()) {
+        } else if !error.is_reportable() || (verified && error.not_called_delay().is_some()) {
             Self::NotCalled
         } else if !verified || !error.is_transient() {
             Self::Definite

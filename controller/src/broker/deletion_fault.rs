@@ -17,7 +17,7 @@ pub fn unusable_transport_fault(failure: &str, unusable: &TransportUnusable) -> 
 
 /// The error of a broker call. If the broker was not called, that is not a fault of the actor.
 pub fn broker_step_error(failure: &str, error: &BrokerError) -> StepError {
-    if let Some(wait) = error.not_called_delay().filter(|_| error.is_silent()) {
+    if let Some(wait) = error.not_called_delay().filter(|_| !error.is_reportable()) {
         return Error::Busy(error.to_string(), wait).into();
     }
     let requeue = match error.requeue() {

@@ -140,11 +140,11 @@ impl BrokerError {
         }
     }
 
-    /// Whether there is nothing to report: the broker was not called. While its circuit is open, its last answer is
-    /// known, and reported.
-    pub fn is_silent(&self) -> bool {
+    /// Whether there is something to report: the broker was called, or its circuit is open, so that its last answer is
+    /// known.
+    pub fn is_reportable(&self) -> bool {
         let is_rejection = matches!(self, Self::CircuitOpen(..) | Self::Outage { .. });
-        self.not_called_delay().is_some() && !is_rejection
+        self.not_called_delay().is_none() || is_rejection
     }
 
     /// The error of an overloaded or broken broker, with the delay that it requests, if any.
@@ -204,20 +204,20 @@ mod tests {
     fn broker_that_was_not_called_has_not_failed_and_only_its_last_answer_is_reported() {
         let text = String::new;
         let wait = Duration::from_secs(9);
-        for (error, expected, is_silent) in [
-            (BrokerError::TooManyCalls(text()), Some(BUSY), true),
-            (BrokerError::Unconfirmed(text()), Some(BUSY), true),
-            (BrokerError::TooManyWaiting(text(), wait), Some(wait), true),
-            (BrokerError::RetryAfter(text(), wait), None, false),
-            (BrokerError::Unreachable(text()), None, false),
+        for (error, expected, is_reportable) in [
+            (BrokerError::TooManyCalls(text()), Some(BUSY), false),
+            (BrokerError::Unconfirmed(text()), Some(BUSY), false),
+            (BrokerError::TooManyWaiting(text(), wait), Some(wait), false),
+            (BrokerError::RetryAfter(text(), wait), None, true),
+            (BrokerError::Unreachable(text()), None, true),
             (
                 BrokerError::CircuitOpen(Box::new(BrokerError::Unreachable(text())), wait),
                 Some(wait),
-                false,
+                true,
             ),
         ] {
             assert_eq!(error.not_called_delay(), expected, "{error:?}");
-            assert_eq!(error.is_silent(), is_silent, "{error:?}");
+            assert_eq!(error.is_reportable(), is_reportable, "{error:?}");
             if let Some(wait) = expected {
                 assert_eq!(error.requeue(), Requeue::After(wait), "{error:?}");
             }
@@ -238,7 +238,7 @@ mod tests {
                 rounds: 3,
             };
             assert_eq!(rejected.not_called_delay(), Some(wait));
-            assert!(!rejected.is_silent() && rejected.is_transient());
+            assert!(rejected.is_reportable() && rejected.is_transient());
             let (fault, expected) = (rejected.fault(), last.fault());
             assert_eq!(
                 (fault.reason, fault.message),

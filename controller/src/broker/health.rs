@@ -170,7 +170,7 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
             let actor = key_of(&queue);
             match observation {
                 Err(BrokerError::TooManyCalls(_) | BrokerError::Fenced(_)) => {}
-                Err(BrokerError::CircuitOpen(..)) => self.failures.suspect(&actor),
+                Err(BrokerError::CircuitOpen(..)) => self.failures.recheck_soon(&actor),
                 Err(error) => {
                     debug!(%actor, %error, "cannot check the queue");
                     let is_intolerable = self.failures.record_check(&actor, &error);
@@ -274,13 +274,13 @@ impl<S: QueueSource, O: QueueObserver> HealthCheck<S, O> {
             }
         }
         // Queues that are not counted may have the same fault, if they share the credentials.
-        let suspects = transport
+        let actors = transport
             .queues
             .iter()
             .map(|checked| key_of(&checked.queue));
-        suspects
+        actors
             .filter(|actor| failing.contains(&actor.namespace))
-            .for_each(|actor| self.failures.suspect(&actor));
+            .for_each(|actor| self.failures.recheck_soon(&actor));
     }
 
     /// Once failures are no longer tolerated, the message count is no longer known.

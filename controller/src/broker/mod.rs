@@ -37,7 +37,7 @@ use tokio::time::Instant;
 pub use brokers::Brokers;
 pub use call_failure::CallFailure;
 pub use error::BrokerError;
-pub use queue_id::{QueueId, RabbitmqQueueId, Sameness};
+pub use queue_id::{QueueId, QueueIdMatch, RabbitmqQueueId};
 
 /// State of an actor's queue at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub struct RabbitmqQueueId {
 
 /// Whether two queues are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sameness {
+pub enum QueueIdMatch {
     Same,
     /// Nothing distinguishes them.
     Possible,
@@ -34,13 +34,13 @@ pub enum Sameness {
 
 impl QueueId {
     /// Compares two queues.
-    pub fn compare(&self, other: &Self) -> Sameness {
+    pub fn compare(&self, other: &Self) -> QueueIdMatch {
         match (self, other) {
-            (Self::Arn(arn), Self::Arn(other)) if arn == other => Sameness::Same,
+            (Self::Arn(arn), Self::Arn(other)) if arn == other => QueueIdMatch::Same,
             (Self::Rabbitmq(queue), Self::Rabbitmq(other)) if !queue.differs_from(other) => {
-                Sameness::Possible
+                QueueIdMatch::Possible
             }
-            _ => Sameness::Different,
+            _ => QueueIdMatch::Different,
         }
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     /// QUE-36: names of brokers are not unique, so equal ones prove nothing, but different ones do.
     #[test]
     fn queues_of_rabbitmq_are_different_only_if_something_tells_them_apart() {
-        use Sameness::{Different, Possible};
+        use QueueIdMatch::{Different, Possible};
         let id = rabbitmq(Some("one"), "/", &["a", "b", "c"]);
         for (other, expected) in [
             (id.clone(), Possible),
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn equal_arns_are_one_queue() {
         let arn = |arn: &str| QueueId::Arn(arn.to_owned());
-        assert_eq!(arn("a").compare(&arn("a")), Sameness::Same);
-        assert_eq!(arn("a").compare(&arn("b")), Sameness::Different);
+        assert_eq!(arn("a").compare(&arn("a")), QueueIdMatch::Same);
+        assert_eq!(arn("a").compare(&arn("b")), QueueIdMatch::Different);
     }
 }

@@ -224,7 +224,7 @@ impl Rabbitmq {
         if dlq.shared {
             return Ok(());
         }
-        let key = dlq.mark_key();
+        let key = dlq.owner_tag_routing_key();
         match self.tag((&dlq.name, &key), queue, &bindings).await {
             // Tagging needs a permission that older versions did not need for dead letter queues. The only effect of a
             // missing tag is that the queue is never deleted.

@@ -6,7 +6,7 @@ mod quota;
 
 pub use metadata::{PROBE_NAME_PREFIX, ProbeMetadata, minimal_spec, unbound_owner};
 pub use pod::{from_running_pod, from_template, minimal_pod, pod_without_sidecar, unblock_owners};
-pub use quota::{Rejection, Replaced, Variant, Verdict, is_quota_rejection};
+pub use quota::{QuotaConclusion, Rejection, Replaced, Variant, is_quota_rejection};
 
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 

@@ -61,29 +61,29 @@ impl Variant {
 
 /// The conclusion from the dry runs so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict<'a> {
+pub enum QuotaConclusion<'a> {
     /// This variant must be dry-run first.
-    Ask(Variant),
+    DryRun(Variant),
     /// The sidecar takes nothing from the quota that the target needs.
     Admitted,
     /// The pod is rejected with this message.
     Rejected(&'a str),
 }
 
-/// The API server's answer to a variant.
+/// The API server's response to a variant.
 #[derive(Clone, Debug)]
-enum Answer {
+enum DryRunResult {
     Admitted,
     Rejected(String),
 }
 
-/// A rejected dry run of a pod with the sidecar, with the answers to its variants (SAFE-7).
+/// A rejected dry run of a pod with the sidecar, with the results of its variants (SAFE-7).
 #[derive(Clone, Debug)]
 pub struct Rejection {
     first: String,
     replaced: Replaced,
-    without_requests: Option<Answer>,
-    without_sidecar: Option<Answer>,
+    without_requests: Option<DryRunResult>,
+    without_sidecar: Option<DryRunResult>,
 }
 
 impl Rejection {
@@ -100,21 +100,21 @@ impl Rejection {
 
     /// Records the message with which the API server has rejected the variant; `None` if it admits that.
     pub fn record(&mut self, variant: Variant, rejection: Option<String>) {
-        let answer = rejection.map_or(Answer::Admitted, Answer::Rejected);
+        let result = rejection.map_or(DryRunResult::Admitted, DryRunResult::Rejected);
         match variant {
-            Variant::WithoutRequests => self.without_requests = Some(answer),
-            Variant::WithoutSidecar => self.without_sidecar = Some(answer),
+            Variant::WithoutRequests => self.without_requests = Some(result),
+            Variant::WithoutSidecar => self.without_sidecar = Some(result),
         }
     }
 
-    /// Whether the sidecar is the reason, or what to ask next.
+    /// Whether the sidecar is the reason, or what to dry-run next.
     #[must_use]
-    pub fn verdict(&self) -> Verdict<'_> {
+    pub fn conclusion(&self) -> QuotaConclusion<'_> {
         let first = &*self.first;
         match self.replaced {
-            _ if !is_quota_rejection(first) => Verdict::Rejected(first),
+            _ if !is_quota_rejection(first) => QuotaConclusion::Rejected(first),
             Replaced::SamePod if Usage::of(first).is_some_and(|it| it.is_within_limits()) => {
-                Verdict::Admitted
+                QuotaConclusion::Admitted
             }
             Replaced::Nothing => self.unless_sidecar_is_the_reason(first, self.room()),
             Replaced::Pod | Replaced::SamePod => self.room(),
@@ -122,19 +122,19 @@ impl Rejection {
     }
 
     /// Whether the quota has room for what injection adds.
-    fn room(&self) -> Verdict<'_> {
+    fn room(&self) -> QuotaConclusion<'_> {
         let second = match &self.without_requests {
-            None => return Verdict::Ask(Variant::WithoutRequests),
-            Some(Answer::Admitted) => return Verdict::Admitted,
-            Some(Answer::Rejected(second)) => second,
+            None => return QuotaConclusion::DryRun(Variant::WithoutRequests),
+            Some(DryRunResult::Admitted) => return QuotaConclusion::Admitted,
+            Some(DryRunResult::Rejected(second)) => second,
         };
         match after_second_rejection(&self.first, second) {
-            None => Verdict::Admitted,
+            None => QuotaConclusion::Admitted,
             // The quota counts pods, and has no room for one more, with the sidecar or without.
             Some(reason) if Usage::of(reason).is_some_and(|it| it.is_full_of_pods()) => {
-                self.unless_sidecar_is_the_reason(reason, Verdict::Admitted)
+                self.unless_sidecar_is_the_reason(reason, QuotaConclusion::Admitted)
             }
-            Some(reason) => Verdict::Rejected(reason),
+            Some(reason) => QuotaConclusion::Rejected(reason),
         }
     }
 
@@ -142,12 +142,12 @@ impl Rejection {
     fn unless_sidecar_is_the_reason<'a>(
         &'a self,
         reason: &'a str,
-        otherwise: Verdict<'a>,
-    ) -> Verdict<'a> {
+        otherwise: QuotaConclusion<'a>,
+    ) -> QuotaConclusion<'a> {
         match &self.without_sidecar {
-            None => Verdict::Ask(Variant::WithoutSidecar),
-            Some(Answer::Rejected(answer)) if is_quota_rejection(answer) => otherwise,
-            Some(_) => Verdict::Rejected(reason),
+            None => QuotaConclusion::DryRun(Variant::WithoutSidecar),
+            Some(DryRunResult::Rejected(message)) if is_quota_rejection(message) => otherwise,
+            Some(_) => QuotaConclusion::Rejected(reason),
         }
     }
 }

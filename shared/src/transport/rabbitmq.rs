@@ -358,7 +358,7 @@ impl DlqDeclaration {
     /// has its own key, because a topic exchange keeps all bindings of one key in one place, which must not grow with
     /// the number of queues.
     #[must_use]
-    pub fn mark_key(&self) -> String {
+    pub fn owner_tag_routing_key(&self) -> String {
         format!("asya.sh/owner-{}", hash::of_bytes(self.name.as_bytes()))
     }
 

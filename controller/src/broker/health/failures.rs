@@ -58,7 +58,7 @@ impl CheckFailures {
     }
 
     /// Records that the same fault may concern a queue that was not read.
-    pub fn suspect(&self, actor: &Key) {
+    pub fn recheck_soon(&self, actor: &Key) {
         self.actors.lock().entry(actor.clone()).or_default();
     }
 

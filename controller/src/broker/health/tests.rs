@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use asya_shared::api::EffectiveTimeout;
 use asya_shared::config::TransportsConfig;
 use futures::FutureExt;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
-
-use parking_lot::Mutex;
 
 use super::*;
 use crate::broker::ReadyQueue;

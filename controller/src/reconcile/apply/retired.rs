@@ -11,7 +11,7 @@ use tracing::{debug, info};
 use super::actor_queues::ActorQueues;
 use super::verify_unchanged::PlannedState;
 use crate::broker::rechecks::RecheckReason;
-use crate::broker::{BrokerError, Count, DeleteIfEmptyOutcome, DeletionGuard, Depth, Sameness};
+use crate::broker::{BrokerError, Count, DeleteIfEmptyOutcome, DeletionGuard, Depth, QueueIdMatch};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::outcome::RetiredQueues;
@@ -181,13 +181,13 @@ async fn delete_if_empty(
     };
     let queues = ActorQueues::new(context, actor, transport, planned);
     if let Some(current) = current {
-        let sameness = compare_at_broker(&queues, queue, current).await?;
-        let holds_messages = match sameness {
-            Sameness::Possible => holds_messages(&queues, queue).await?,
-            Sameness::Same | Sameness::Different => false,
+        let id_match = compare_at_broker(&queues, queue, current).await?;
+        let holds_messages = match id_match {
+            QueueIdMatch::Possible => holds_messages(&queues, queue).await?,
+            QueueIdMatch::Same | QueueIdMatch::Different => false,
         };
-        if let Some(step) = step_without_removal(sameness, holds_messages) {
-            if step == RetiredStep::Forget && sameness == Sameness::Possible {
+        if let Some(step) = step_without_removal(id_match, holds_messages) {
+            if step == RetiredStep::Forget && id_match == QueueIdMatch::Possible {
                 let (former, present) = (&queue.transport, &current.transport);
                 info!(
                     queue = queue.name,
@@ -232,18 +232,18 @@ async fn compare_at_broker(
     queues: &ActorQueues<'_>,
     queue: &QueueStatus,
     current: &QueueStatus,
-) -> Result<Sameness, BrokerError> {
+) -> Result<QueueIdMatch, BrokerError> {
     let transports = &queues.context.installation.transports;
     let transport = transports.usable(&current.transport).ok();
     let Some(transport) = transport.filter(|_| current.name == queue.name) else {
-        return Ok(Sameness::Different);
+        return Ok(QueueIdMatch::Different);
     };
     let Some(id) = queues.client.id(&queue.name).await? else {
-        return Ok(Sameness::Different);
+        return Ok(QueueIdMatch::Different);
     };
     let current_queues = ActorQueues::new(queues.context, queues.actor, transport, queues.guard);
     let current_id = current_queues.client.id(&current.name).await?;
-    Ok(current_id.map_or(Sameness::Different, |current| id.compare(&current)))
+    Ok(current_id.map_or(QueueIdMatch::Different, |current| id.compare(&current)))
 }
 
 async fn holds_messages(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 
-use crate::broker::{DeleteIfEmptyOutcome, Sameness};
+use crate::broker::{DeleteIfEmptyOutcome, QueueIdMatch};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::target_pods::actor_hash;
@@ -116,11 +116,11 @@ pub enum RetiredStep {
 /// Decides for a retired queue that may be the actor's current one, reached through another transport; `None` if it is
 /// a different queue, which can be removed. If nothing tells them apart, it must not be deleted. It is forgotten only
 /// once it is empty: if it is a different queue after all, status names it until its messages are handled (QUE-36).
-pub fn step_without_removal(sameness: Sameness, holds_messages: bool) -> Option<RetiredStep> {
-    match sameness {
-        Sameness::Different => None,
-        Sameness::Possible if holds_messages => Some(RetiredStep::Keep),
-        Sameness::Same | Sameness::Possible => Some(RetiredStep::Forget),
+pub fn step_without_removal(id_match: QueueIdMatch, holds_messages: bool) -> Option<RetiredStep> {
+    match id_match {
+        QueueIdMatch::Different => None,
+        QueueIdMatch::Possible if holds_messages => Some(RetiredStep::Keep),
+        QueueIdMatch::Same | QueueIdMatch::Possible => Some(RetiredStep::Forget),
     }
 }
 

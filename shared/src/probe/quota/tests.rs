@@ -66,7 +66,7 @@ fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
         let case = format!("{replaced:?} {first} {without_requests:?} {without_sidecar:?}");
         let mut rejection = Rejection::new(first.to_owned(), replaced);
         let mut asked = Vec::new();
-        while let Verdict::Ask(variant) = rejection.verdict() {
+        while let QuotaConclusion::DryRun(variant) = rejection.conclusion() {
             let answer = match variant {
                 Variant::WithoutRequests => without_requests,
                 Variant::WithoutSidecar => without_sidecar,
@@ -78,8 +78,8 @@ fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
         let count =
             usize::from(without_requests.is_some()) + usize::from(without_sidecar.is_some());
         assert_eq!(asked.len(), count, "{case}");
-        let expected = expected.map_or(Verdict::Admitted, Verdict::Rejected);
-        assert_eq!(rejection.verdict(), expected, "{case}");
+        let expected = expected.map_or(QuotaConclusion::Admitted, QuotaConclusion::Rejected);
+        assert_eq!(rejection.conclusion(), expected, "{case}");
     }
 }
 
