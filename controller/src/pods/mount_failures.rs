@@ -1,9 +1,9 @@
 //! Volumes that pods cannot mount. Only Events report them, and only repeated Events of the kubelet show that the
 //! problem persists (STA-2).
 //!
-//! Keeps one entry per pod, regardless of the number of Events, until the pod's containers start or it is deleted.
+//! An entry is kept until the pod's containers start or it is deleted.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,32 +11,21 @@ use asya_process::clock;
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 
+use super::event_failures::{EventFailures, lies_within, may_be_early};
 use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
 use crate::cluster::watch_scope::{WatchScope, covers};
-use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Projected, Record};
+use crate::record::{Enqueue, PodEventRecord, PodRecord, Problem, Projected, Record};
 
 /// The kubelet repeats an Event within 2 minutes and 2 seconds. A problem that it has not repeated for this long, while
 /// it reported another one, is resolved.
 const RESOLVED_AFTER: Duration = Duration::from_mins(5);
 
-/// How long to keep an Event that arrived before its pod.
-const EARLY_EVENT_LIFETIME: Duration = Duration::from_secs(30);
-
-/// Expired entries are swept only above this many entries.
-const SWEEP: usize = 1024;
-
 /// Mount problems of pods, as reported by Events.
 #[derive(Debug)]
 pub struct MountFailures {
     pods: Arc<Store<PodRecord>>,
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    of_pods: HashMap<Key, PodMountFailure>,
-    sweep_at: usize,
+    failures: Mutex<EventFailures<PodMountFailure>>,
 }
 
 /// Mount problem of one pod.
@@ -58,13 +47,9 @@ struct ProblemReport {
 impl MountFailures {
     /// Tracks the mount problems of `pods`.
     pub fn new(pods: &Arc<Store<PodRecord>>) -> Self {
-        let inner = Inner {
-            of_pods: HashMap::new(),
-            sweep_at: SWEEP,
-        };
         Self {
             pods: Arc::clone(pods),
-            inner: Mutex::new(inner),
+            failures: Mutex::default(),
         }
     }
 
@@ -73,11 +58,12 @@ impl MountFailures {
         if pod.mounted {
             return;
         }
-        let problem = self.with(|inner| {
-            let failure = inner.of_pods.get(&pod.metadata.key)?;
-            let same = failure.pod_uid == pod.metadata.uid;
-            same.then(|| failure.reported.problem.clone())
-        });
+        let problem = {
+            let failures = self.failures.lock();
+            let failure = failures.get(&pod.metadata.key);
+            let failure = failure.filter(|failure| failure.pod_uid == pod.metadata.uid);
+            failure.map(|failure| failure.reported.problem.clone())
+        };
         let Some(problem) = problem else { return };
         if pod
             .problem
@@ -90,12 +76,12 @@ impl MountFailures {
 
     /// Number of pods with an entry.
     pub fn len(&self) -> usize {
-        self.with(|inner| inner.of_pods.len())
+        self.failures.lock().len()
     }
 
     /// Drops the entries of namespaces outside `scopes`.
     pub fn retain_scopes(&self, scopes: &BTreeSet<WatchScope>) {
-        self.with(|inner| inner.of_pods.retain(|pod, _| covers(scopes, pod)));
+        self.failures.lock().retain(|pod, _| covers(scopes, pod));
     }
 
     /// Records an Event. Returns the actor to enqueue, if the Event reports anything new.
@@ -107,20 +93,18 @@ impl MountFailures {
             problem,
             last: event.last,
         };
-        let changed = self.with(|inner| {
-            if inner.of_pods.len() >= inner.sweep_at {
-                inner.sweep(&self.pods, now);
-            }
-            inner.take(event, report, now)
-        });
+        let changed = {
+            let mut failures = self.failures.lock();
+            failures.sweep(|key, failure| match self.pods.get(key) {
+                Some(pod) => applies_to(&pod, &failure.pod_uid),
+                None => may_be_early(failure.since, now),
+            });
+            record_report(&mut failures, event, report, now)
+        };
         // Look up the pod after storing the problem, so that a pod that arrives concurrently finds it.
         let pod = self.pods.get(&event.pod).filter(|_| changed);
         pod.filter(|pod| applies_to(pod, &event.pod_uid))
             .map_or(Enqueue::Nothing, |pod| pod.to_enqueue())
-    }
-
-    fn with<T>(&self, access: impl FnOnce(&mut Inner) -> T) -> T {
-        access(&mut self.inner.lock())
     }
 }
 
@@ -129,31 +113,26 @@ fn applies_to(pod: &PodRecord, uid: &str) -> bool {
     *pod.metadata.uid == *uid && !pod.mounted
 }
 
-impl Inner {
-    fn take(&mut self, event: &PodEventRecord, report: ProblemReport, now: Timestamp) -> bool {
-        match self.of_pods.get_mut(&event.pod) {
-            Some(failure) if failure.pod_uid == event.pod_uid => failure.add(report),
-            Some(other) if other.reported.last > report.last => false,
-            _ => {
-                let failure = PodMountFailure {
-                    pod_uid: event.pod_uid.clone(),
-                    since: now,
-                    reported: report,
-                    candidate: None,
-                };
-                self.of_pods.insert(event.pod.clone(), failure);
-                true
-            }
+/// Returns whether the problem of the pod changed.
+fn record_report(
+    failures: &mut EventFailures<PodMountFailure>,
+    event: &PodEventRecord,
+    report: ProblemReport,
+    now: Timestamp,
+) -> bool {
+    match failures.get_mut(&event.pod) {
+        Some(failure) if failure.pod_uid == event.pod_uid => failure.add(report),
+        Some(other) if other.reported.last > report.last => false,
+        _ => {
+            let failure = PodMountFailure {
+                pod_uid: event.pod_uid.clone(),
+                since: now,
+                reported: report,
+                candidate: None,
+            };
+            failures.insert(event.pod.clone(), failure);
+            true
         }
-    }
-
-    /// Drops expired entries.
-    fn sweep(&mut self, pods: &Store<PodRecord>, now: Timestamp) {
-        self.of_pods.retain(|key, failure| match pods.get(key) {
-            Some(pod) => applies_to(&pod, &failure.pod_uid),
-            None => lies_within(EARLY_EVENT_LIFETIME, failure.since, now),
-        });
-        self.sweep_at = SWEEP.max(2 * self.of_pods.len());
     }
 }
 
@@ -191,11 +170,6 @@ impl PodMountFailure {
         }
         false
     }
-}
-
-/// Whether at most `span` has passed from `then` to `now`.
-fn lies_within(span: Duration, then: Timestamp, now: Timestamp) -> bool {
-    then.checked_add(span).map_or(true, |ends| now <= ends)
 }
 
 /// Deletions of Events are ignored: the API server expires them after an hour, and users delete them. Only the pod

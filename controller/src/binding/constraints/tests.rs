@@ -22,7 +22,6 @@ fn constraint<R: Record>(name: &str, spec: &Value) -> Projected<R> {
     }))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a scope may be the whole cluster")]
 fn scope() -> WatchScope {
     WatchScope::Namespace("ns".into())
 }

@@ -4,9 +4,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{PodCreationFailures, SWEEP};
+use super::PodCreationFailures;
 use crate::cluster::store::Store;
 use crate::cluster::watch_scope::WatchScope;
+use crate::pods::event_failures::SWEEP;
 use crate::record::{Enqueue, Key, PodRecord, Projected, StatefulSetFailureRecord, TypedWorkload};
 
 const QUOTA: &str = r#"pods "a-0" is forbidden: exceeded quota: small"#;

@@ -3,10 +3,11 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{MountFailures, SWEEP};
+use super::MountFailures;
 use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
 use crate::cluster::watch_scope::WatchScope;
+use crate::pods::event_failures::SWEEP;
 use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, ProblemClass, Projected};
 
 const MISSING: &str = r#"MountVolume.SetUp failed for volume "settings" : configmap "a" not found"#;

@@ -355,7 +355,7 @@ fn install_keda(context: &Context) {
         .trigger_authentications
         .store
         .list_completed(&WatchScope::Cluster);
-    assert!(keda_is_synced(&context, "ns"));
+    assert!(keda_is_synced(context, "ns"));
 }
 
 /// SAFE-10, SAFE-18
