@@ -11,6 +11,7 @@ pub mod event;
 mod explained;
 pub mod hash;
 pub mod inject;
+pub mod json;
 pub mod key;
 pub mod names;
 pub mod probe;

@@ -6,6 +6,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 use tracing::{info, warn};
 
+use asya_shared::json::is_subset;
 use asya_shared::names::{annotation, manager};
 
 /// The CRD of this build.
@@ -136,36 +137,19 @@ fn manifest() -> Result<Value, Error> {
 
 /// Whether `existing` contains everything in `embedded`; defaults that the server added are ignored.
 fn contains(existing: &Value, embedded: &Value) -> bool {
-    match (existing, embedded) {
-        (Value::Object(existing), Value::Object(embedded)) => {
-            embedded
-                .iter()
-                .all(|(key, embedded)| match existing.get(key) {
-                    Some(existing) => contains(existing, embedded),
-                    // The typed copy of the existing object omits empty and false values.
-                    None => {
-                        embedded.is_null()
-                            || *embedded == Value::Bool(false)
-                            || is_empty(embedded)
-                            || matches!(key.as_str(), "apiVersion" | "kind")
-                    }
-                })
-        }
-        (Value::Array(existing), Value::Array(embedded)) => {
-            existing.len() == embedded.len()
-                && existing
-                    .iter()
-                    .zip(embedded)
-                    .all(|(existing, embedded)| contains(existing, embedded))
-        }
-        (existing, embedded) => {
-            existing == embedded
-                || existing
-                    .as_f64()
-                    .zip(embedded.as_f64())
-                    .is_some_and(|(existing, embedded)| existing.total_cmp(&embedded).is_eq())
-        }
-    }
+    is_subset(embedded, existing, &|key, embedded, existing| {
+        let Some(existing) = existing else {
+            // The typed copy of the existing object omits empty and false values.
+            return Some(
+                embedded.is_null()
+                    || *embedded == Value::Bool(false)
+                    || is_empty(embedded)
+                    || matches!(key, "apiVersion" | "kind"),
+            );
+        };
+        let numbers = existing.as_f64().zip(embedded.as_f64());
+        numbers.map(|(number, other)| existing == embedded || number.total_cmp(&other).is_eq())
+    })
 }
 
 fn is_empty(value: &Value) -> bool {

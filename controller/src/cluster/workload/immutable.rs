@@ -1,6 +1,7 @@
 //! Immutable fields in which a workload differs from its desired state (FW-22).
 
 use asya_shared::api::WorkloadKind;
+use asya_shared::json::is_subset;
 use asya_shared::quantity::Quantity;
 use serde_json::Value;
 
@@ -25,26 +26,10 @@ pub fn differences(kind: WorkloadKind, desired: &Value, existing: &Value) -> Vec
 
 /// Whether `existing` contains everything in `desired`; additions by the API server are ignored.
 fn holds(existing: &Value, desired: &Value) -> bool {
-    match (existing, desired) {
-        (_, Value::Null) => true,
-        (Value::Object(existing), Value::Object(desired)) => {
-            desired.iter().all(|(key, desired)| {
-                let existing = existing.get(key).unwrap_or(&Value::Null);
-                match key.as_str() {
-                    "requests" | "limits" => holds_quantities(existing, desired),
-                    _ => holds(existing, desired),
-                }
-            })
-        }
-        (Value::Array(existing), Value::Array(desired)) => {
-            existing.len() == desired.len()
-                && existing
-                    .iter()
-                    .zip(desired)
-                    .all(|(existing, desired)| holds(existing, desired))
-        }
-        _ => existing == desired,
-    }
+    is_subset(desired, existing, &|key, desired, existing| match key {
+        "requests" | "limits" => Some(holds_quantities(existing.unwrap_or(&Value::Null), desired)),
+        _ => desired.is_null().then_some(true),
+    })
 }
 
 /// The API server stores `10240Mi` as `10Gi`.

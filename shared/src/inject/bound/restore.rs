@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::image;
 use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, MergeKey, upsert};
 use crate::inject::object_at;
+use crate::json::is_subset;
 use crate::quantity::Quantity;
 
 /// The fields that must be as injected, except that quantities of resources only have to be present. Other fields, such
@@ -41,20 +42,10 @@ pub(super) fn drifted_fields(desired: &Value, found: &Value) -> Vec<(&'static st
 
 /// Whether `found` contains `desired`. Empty values may be missing, because Kubernetes omits them.
 pub(super) fn contains(desired: &Value, found: &Value) -> bool {
-    match (desired, found) {
-        (Value::Object(desired), Value::Object(found)) => desired
-            .iter()
-            .all(|(key, desired)| contains(desired, found.get(key).unwrap_or(&Value::Null))),
-        (Value::Array(desired), Value::Array(found)) => {
-            desired.len() == found.len()
-                && desired
-                    .iter()
-                    .zip(found)
-                    .all(|(desired, found)| contains(desired, found))
-        }
-        (desired, Value::Null) => is_empty(desired),
-        (desired, found) => desired == found,
-    }
+    is_subset(desired, found, &|_, desired, found| match found {
+        None | Some(Value::Null) => Some(is_empty(desired)),
+        Some(_) => None,
+    })
 }
 
 /// Whether `found` is the volume `desired`. Only the key shows the type of volume; its value may be empty.
