@@ -43,6 +43,7 @@ impl Bindings {
     }
 
     /// The actors of a namespace with the kinds of their targets.
+    #[must_use]
     pub fn targets_in(&self, namespace: &str) -> Vec<(Actor, TargetKind)> {
         let all = self.0.iter().copied();
         all.filter(|(actor, _)| actor.0 == namespace).collect()
