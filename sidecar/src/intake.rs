@@ -10,6 +10,9 @@ use crate::broker::{Broker, Demand};
 
 /// At most this many stalled messages are made up for, which bounds the memory for their results (SC-84).
 pub const MAX_STALLED: usize = 8;
+/// A message whose body and results are larger, in bytes, keeps its place in the demand while it is stalled: what is
+/// delivered instead needs memory as well (SC-84).
+pub const MAX_STALLED_SIZE: usize = 1 << 20;
 
 /// The demand of this process.
 pub struct Intake {

@@ -39,4 +39,9 @@ impl DemandSender {
         self.0
             .send_if_modified(|now| std::mem::replace(now, demand) != demand);
     }
+
+    /// Has the consumer look again at what else decides how much it consumes.
+    pub(super) fn wake(&self) {
+        self.0.send_modify(|_| {});
+    }
 }

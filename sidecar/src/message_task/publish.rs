@@ -8,14 +8,11 @@ use tokio::time::{Instant, sleep};
 use super::Context;
 use crate::broker::{Broker, Publication, Refusal};
 use crate::decide::{Kind, OutgoingMessage};
-use crate::intake::Stalled;
+use crate::intake::{MAX_STALLED_SIZE, Stalled};
 use crate::runtime::Runtime;
 
 /// Upper bound for the total retry delay of a publication.
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
-/// A message whose body and results are larger, in bytes, keeps its place in the demand while they are retried: what is
-/// delivered instead needs memory as well (SC-84).
-pub(super) const MAX_STALLED_SIZE: usize = 1 << 20;
 /// Initial retry delay after a negative acknowledgement.
 const NACK_DELAY: Duration = Duration::from_millis(400);
 

@@ -169,8 +169,9 @@ impl Session {
         };
         tokio::select! {
             biased;
-            Some((receipt, settlement)) = self.settlements.recv() => ConsumeStep::Settle(receipt, settlement),
+            // First, or the broker would deliver one more message in place of one that was made up for (SC-31).
             Ok(()) = self.demand.changed() => ConsumeStep::DemandChanged,
+            Some((receipt, settlement)) = self.settlements.recv() => ConsumeStep::Settle(receipt, settlement),
             event = connection.event() => ConsumeStep::Event(event),
             Some(()) = due => ConsumeStep::AcknowledgementsDue,
             Some(exists) = looked_up(&mut consuming.lookup) => ConsumeStep::QueueExists(exists),
@@ -185,7 +186,7 @@ impl Session {
             consuming.return_all(connection);
             return;
         }
-        let wanted = self.demand.borrow().in_flight();
+        let wanted = self.wanted();
         let prefetches: Vec<usize> = consuming
             .consumers
             .iter()
@@ -218,6 +219,14 @@ impl Session {
                     consuming.changing = Some(change);
                 }
             }
+        }
+    }
+
+    /// How many messages may be in flight.
+    fn wanted(&self) -> usize {
+        match self.demand.borrow().in_flight() {
+            0 => 0,
+            wanted => wanted + self.near_limit.made_up_for(),
         }
     }
 

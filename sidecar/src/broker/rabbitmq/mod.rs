@@ -44,6 +44,7 @@ pub struct RabbitMq {
     queue: String,
     near_limit: NearDeliveryLimit,
     counting: Counting,
+    events: mpsc::UnboundedSender<Event>,
     /// Cancelled on shutdown, before the connections are closed.
     stopping: CancellationToken,
     closing: CancellationToken,
@@ -105,7 +106,7 @@ impl RabbitMq {
             connector(metrics.clone()),
             &settings.broker,
             to_publish,
-            events,
+            events.clone(),
             metrics,
         );
         let connections = TaskTracker::new();
@@ -119,6 +120,7 @@ impl RabbitMq {
             queue: settings.queue.clone(),
             near_limit,
             counting,
+            events,
             stopping: settings.stopping.clone(),
             closing,
             connections,
@@ -182,7 +184,7 @@ impl Broker for RabbitMq {
         let near_limit = self.near_limit.take(receipt);
         let relocating = near_limit
             .filter(|_| settlement.is_requeue())
-            .map(|body| self.clone().relocate(receipt.clone(), body, settlement));
+            .map(|delivery| self.clone().relocate(delivery, settlement));
         if relocating.is_none() {
             self.send(receipt.clone(), settlement);
         }
@@ -229,14 +231,22 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::{Counting, NearDeliveryLimit, RabbitMq, demand, publisher};
-    use crate::broker::{Broker as _, Delivery, Origin, Receipt, Refusal, Settlement};
+    use crate::broker::{Broker as _, Delivery, Event, Origin, Receipt, Refusal, Settlement};
     use crate::decide::Deliveries;
 
     type Settlements = mpsc::UnboundedReceiver<(Receipt, Settlement)>;
     type Publications = mpsc::UnboundedReceiver<publisher::Request>;
+    type Events = mpsc::UnboundedReceiver<Event>;
 
     /// A broker without connections.
     pub(super) fn broker() -> (RabbitMq, Settlements, Publications) {
+        let (broker, settled, published, _) = broker_with_events();
+        (broker, settled, published)
+    }
+
+    /// A broker without connections, and what it reports.
+    pub(super) fn broker_with_events() -> (RabbitMq, Settlements, Publications, Events) {
+        let (events, reported) = mpsc::unbounded_channel();
         let (settlements, settled) = mpsc::unbounded_channel();
         let (publications, published) = mpsc::unbounded_channel();
         let broker = RabbitMq {
@@ -246,11 +256,12 @@ mod tests {
             queue: "asya-foo".to_owned(),
             near_limit: NearDeliveryLimit::default(),
             counting: Counting::default(),
+            events,
             stopping: CancellationToken::new(),
             closing: CancellationToken::new(),
             connections: TaskTracker::new(),
         };
-        (broker, settled, published)
+        (broker, settled, published, reported)
     }
 
     pub(super) fn delivery(deliveries: Deliveries) -> Delivery {

@@ -4,80 +4,147 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::RabbitMq;
-use crate::broker::{Delivery, Receipt, Refusal, Settlement};
+use super::{DemandSender, RabbitMq};
+use crate::broker::{Delivery, Event, Receipt, Refusal, Settlement};
+use crate::intake::{MAX_STALLED, MAX_STALLED_SIZE};
 
 /// Returned at most this often. Lost connections count as well, so this leaves a margin of two.
 const MAX_RETURNS: u64 = 18;
 
-/// Delays before the copy of a message is published again if it was not stored.
+/// Delays before the copy of a message is published again if it was not stored. After the last one, the message is
+/// processed again instead.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-const MAX_DELAY: Duration = Duration::from_secs(30);
+const LAST_DELAY: Duration = Duration::from_secs(16);
 
-/// The bodies of messages in flight that were returned almost as often as the broker allows, by connection
-/// number and delivery tag.
+/// The messages in flight that were returned almost as often as the broker allows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NearDeliveryLimit(Arc<Mutex<HashMap<(u64, u64), Bytes>>>);
+pub(super) struct NearDeliveryLimit(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By connection number and delivery tag.
+    deliveries: Mutex<HashMap<(u64, u64), Delivery>>,
+    /// How many wait because their copies were refused.
+    kept: AtomicUsize,
+}
+
+/// A message that waits because its copy was refused, until this is dropped. Meanwhile, another one may be delivered in
+/// its place: otherwise a few of them would keep all others in a full queue, which would refuse their copies for ever.
+pub(super) struct Kept {
+    limit: NearDeliveryLimit,
+    demand: DemandSender,
+}
 
 impl NearDeliveryLimit {
-    /// Keeps the body of a delivery that must not be returned any more. `count`: how often it was returned. A message
-    /// that is too large for this process cannot be published again.
+    /// Keeps a delivery that must not be returned any more. `count`: how often it was returned. A message that is too
+    /// large for this process cannot be published again.
     pub(super) fn delivered(&self, delivery: &Delivery, count: Option<u64>) {
         if count.is_some_and(|count| count >= MAX_RETURNS) && delivery.is_whole() {
-            let body = delivery.body.clone();
-            self.0.lock().insert(delivery.receipt.key(), body);
+            self.insert(delivery);
         }
     }
 
-    /// Takes the body of a delivery that must not be returned any more.
-    pub(super) fn take(&self, receipt: &Receipt) -> Option<Bytes> {
-        self.0.lock().remove(&receipt.key())
+    fn insert(&self, delivery: &Delivery) {
+        let key = delivery.receipt.key();
+        self.0.deliveries.lock().insert(key, delivery.clone());
+    }
+
+    /// Takes a delivery that must not be returned any more.
+    pub(super) fn take(&self, receipt: &Receipt) -> Option<Delivery> {
+        self.0.deliveries.lock().remove(&receipt.key())
     }
 
     /// Forgets all deliveries of a lost connection.
     pub(super) fn clear(&self) {
-        self.0.lock().clear();
+        self.0.deliveries.lock().clear();
+    }
+
+    /// How many messages may be delivered in place of those that wait.
+    pub(super) fn made_up_for(&self) -> usize {
+        self.0.kept.load(Ordering::Relaxed).min(MAX_STALLED)
+    }
+
+    /// Makes up for a message that waits.
+    pub(super) fn keep(&self, demand: &DemandSender) -> Kept {
+        self.0.kept.fetch_add(1, Ordering::Relaxed);
+        demand.wake();
+        Kept {
+            limit: self.clone(),
+            demand: demand.clone(),
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.limit.0.kept.fetch_sub(1, Ordering::Relaxed);
+        self.demand.wake();
     }
 }
 
 impl RabbitMq {
     /// Moves a message to the end of its queue instead of returning it. Until the copy is stored, the delivery is kept,
-    /// since returning it may make the broker drop it; at shutdown, the margin covers that.
-    pub(super) async fn relocate(self, receipt: Receipt, body: Bytes, settlement: Settlement) {
-        let mut delay = FIRST_DELAY;
+    /// since returning it may make the broker drop it; at shutdown, the margin covers that. It may be kept because its
+    /// queue is full, and that because its results could not be sent, so it is also tried again whether they can.
+    pub(super) async fn relocate(self, delivery: Delivery, settlement: Settlement) {
+        let receipt = delivery.receipt.clone();
+        let (mut delay, mut kept) = (FIRST_DELAY, None);
         loop {
             let stored = tokio::select! {
                 biased;
                 () = receipt.lost() => return,
-                stored = self.publish_to_own_queue(&body) => stored,
+                stored = self.publish_to_own_queue(&delivery.body) => stored,
             };
             let refusal = match stored {
                 Ok(()) => {
                     tracing::warn!(
                         "a message was returned so often that the broker may drop it; it went to the end of its queue"
                     );
+                    // Before the message is settled, so that the broker does not deliver one more in its place.
+                    drop(kept);
                     return self.send(receipt, Settlement::Acknowledge);
                 }
-                Err(Refusal::TooLarge | Refusal::Closing) => return self.send(receipt, settlement),
+                Err(Refusal::TooLarge | Refusal::Closing) => {
+                    drop(kept);
+                    return self.send(receipt, settlement);
+                }
                 Err(refusal) => refusal,
             };
             tracing::warn!(
                 "a message was returned so often that the broker may drop it; it is kept, since it cannot go to the end of its queue: {refusal}"
             );
+            if delivery.body.len() <= MAX_STALLED_SIZE {
+                kept.get_or_insert_with(|| self.near_limit.keep(&self.demand));
+            }
             tokio::select! {
                 biased;
                 () = receipt.lost() => return,
-                () = self.stopping.cancelled() => return self.send(receipt, settlement),
+                () = self.stopping.cancelled() => {
+                    drop(kept);
+                    return self.send(receipt, settlement);
+                }
                 () = sleep(delay) => {}
             }
-            delay = (delay * 2).min(MAX_DELAY);
+            if delay >= LAST_DELAY {
+                drop(kept);
+                return self.deliver_again(delivery);
+            }
+            delay *= 2;
         }
+    }
+
+    /// Has a message processed again without returning it, which costs no delivery.
+    fn deliver_again(&self, delivery: Delivery) {
+        self.near_limit.insert(&delivery);
+        // The receiver is gone during shutdown.
+        let _ = self.events.send(Event::Delivered(delivery));
     }
 
     /// Through the default exchange, since another one may route the copy to other queues only. Without permission for
@@ -97,9 +164,10 @@ mod tests {
     use tokio::sync::mpsc::error::TryRecvError;
     use tokio::time::timeout;
 
-    use crate::broker::rabbitmq::tests::{broker, delivery};
-    use crate::broker::{Broker as _, Delivery, Refusal, Settlement};
+    use crate::broker::rabbitmq::tests::{broker, broker_with_events, delivery};
+    use crate::broker::{Broker as _, Delivery, Event, Refusal, Settlement};
     use crate::decide::Deliveries;
+    use crate::intake::MAX_STALLED_SIZE;
 
     /// A delivery that was returned often.
     fn often_returned(near_limit: &super::NearDeliveryLimit) -> Delivery {
@@ -131,6 +199,58 @@ mod tests {
         settling.await.expect("an end");
         let (_, settlement) = settled.try_recv().expect("settled");
         assert_eq!(settlement, Settlement::Acknowledge);
+    }
+
+    /// SC-31, SC-34: its queue may be full because nothing could be sent to the next one for a while, as this message.
+    #[tokio::test(start_paused = true)]
+    async fn message_near_the_delivery_limit_is_processed_again_if_its_copy_is_not_stored() {
+        let (broker, mut settled, mut published, mut events) = broker_with_events();
+        let mut delivery = often_returned(&broker.near_limit);
+        for _ in 0..2 {
+            let settling = tokio::spawn(broker.settle(&delivery.receipt, Settlement::Requeue));
+            for attempt in 0..5 {
+                let request = timeout(Duration::from_mins(1), published.recv()).await;
+                let request = request.expect("in time").expect("a publication");
+                let made_up_for = usize::from(attempt > 0);
+                assert_eq!(broker.near_limit.made_up_for(), made_up_for, "{attempt}");
+                request.reply.send(Err(Refusal::Nacked)).expect("it waits");
+            }
+            let found = timeout(Duration::from_mins(1), events.recv()).await;
+            let Ok(Some(Event::Delivered(again))) = found else {
+                panic!("{found:?}");
+            };
+            settling.await.expect("an end");
+            assert_eq!(again.receipt.key(), delivery.receipt.key());
+            assert_eq!(again.deliveries, Deliveries::Before(18));
+            assert_eq!(broker.near_limit.made_up_for(), 0);
+            assert!(settled.try_recv().is_err(), "it would be dropped");
+            delivery = again;
+        }
+        broker
+            .settle(&delivery.receipt, Settlement::Acknowledge)
+            .await;
+        let (_, settlement) = settled.try_recv().expect("settled");
+        assert_eq!(settlement, Settlement::Acknowledge);
+        assert!(published.try_recv().is_err());
+    }
+
+    /// SC-84
+    #[tokio::test(start_paused = true)]
+    async fn large_message_near_the_delivery_limit_keeps_its_place() {
+        let (broker, _settled, mut published) = broker();
+        let body = vec![b' '; MAX_STALLED_SIZE + 1];
+        let delivery = Delivery {
+            size: body.len(),
+            body: body.into(),
+            ..delivery(Deliveries::Before(18))
+        };
+        broker.near_limit.delivered(&delivery, Some(18));
+        tokio::spawn(broker.settle(&delivery.receipt, Settlement::Requeue));
+        for _ in 0..2 {
+            let request = published.recv().await.expect("a publication");
+            assert_eq!(broker.near_limit.made_up_for(), 0);
+            request.reply.send(Err(Refusal::Nacked)).expect("it waits");
+        }
     }
 
     /// SC-30, SC-34, SC-79

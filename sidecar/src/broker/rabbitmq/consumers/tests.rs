@@ -58,6 +58,7 @@ struct Bench {
     demand: DemandSender,
     settlements: Settlements,
     events: mpsc::UnboundedReceiver<Event>,
+    near_limit: NearDeliveryLimit,
 }
 
 impl Bench {
@@ -67,6 +68,7 @@ impl Bench {
         let queue = ClassicQueue::serve(theirs, messages);
         let (demand, wanted) = demand::channel();
         let (mut session, settlements, events) = session(settings(), wanted);
+        let near_limit = session.near_limit.clone();
         tokio::spawn(async move {
             session
                 .serve(connection, &mut Consuming::new(1, None))
@@ -77,6 +79,7 @@ impl Bench {
             demand,
             settlements,
             events,
+            near_limit,
         }
     }
 
@@ -139,6 +142,28 @@ async fn what_is_given_back_with_the_lookahead_does_not_return_to_this_process()
         (&b"1"[..], Deliveries::Redelivered)
     );
     bench.has(18, 1).await;
+}
+
+/// SC-31, SC-34: without others, a full queue would stay full, and refuse the copy for ever.
+#[tokio::test(start_paused = true)]
+async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_delivery_limit() {
+    let mut bench = Bench::start(4).await;
+    bench.demand.set(Demand {
+        slots: 1,
+        lookahead: 0,
+    });
+    bench.delivered().await;
+    bench.has(3, 1).await;
+    let kept = bench.near_limit.keep(&bench.demand);
+    let second = bench.delivered().await;
+    bench.has(2, 2).await;
+    drop(kept);
+    bench.settle(&second, Settlement::Acknowledge);
+    bench.has(2, 1).await;
+    let _kept = bench.near_limit.keep(&bench.demand);
+    bench.delivered().await;
+    bench.demand.set(Demand::default());
+    bench.has(1, 2).await;
 }
 
 /// SC-72: what waits to be given back is not acknowledged with what follows it.
