@@ -73,6 +73,8 @@ pub struct DeliveryState {
     pub alone: bool,
     /// This process is shutting down.
     pub stopping: bool,
+    /// The runtime of an end actor has withdrawn its ready file, so it may have given the message back (RUN-20).
+    pub runtime_ends: bool,
     /// What the broker refused as too large after an earlier decision about this message.
     pub refused: Refused,
 }

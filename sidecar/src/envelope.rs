@@ -116,6 +116,16 @@ impl<'a> Routing<'a> {
         }
     }
 
+    /// Whether both are at the same actor of the same route, or neither has a route.
+    fn is_at(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Route(one), Self::Route(other)) => {
+                one.actors == other.actors && one.current == other.current
+            }
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
     /// The name of the current actor; empty if there is none.
     #[must_use]
     pub fn current_actor(&self) -> &str {

@@ -157,6 +157,9 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
 
     fn decide(&mut self, answer: &CallResult) -> Decision {
         self.state.stopping = self.context.stopping.is_cancelled();
+        let is_reply_of_end_actor =
+            self.context.rules.end.is_some() && matches!(answer, CallResult::Reply(_));
+        self.state.runtime_ends = is_reply_of_end_actor && !self.context.runtime.is_available();
         decide(
             &self.context.rules,
             &self.request,

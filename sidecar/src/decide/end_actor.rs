@@ -47,6 +47,10 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
         // The handler has succeeded, so this is no failed attempt of it (SC-90).
         Outcome::NotReported => requeue(Reason::NotReported),
         Outcome::ReplyTooLarge(_) => end_consumed(body),
+        // Whatever a handler that returns whole envelopes means by that, processing one twice loses nothing.
+        Outcome::Replied(reply) if state.runtime_ends && is_given_back(body, reply) => {
+            requeue(Reason::NotRead)
+        }
         Outcome::Replied(reply) => match Reply::read(reply, Routes::Ignored) {
             Ok(Reply::Results(_)) => end_consumed(body),
             Ok(Reply::Failed(failure)) => {
@@ -55,6 +59,13 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
             Err(text) => retry(state, fault(Some("invalid_reply"), &text)),
         },
     }
+}
+
+/// Whether the runtime has answered with the message itself, which another pod is to process (RUN-20).
+fn is_given_back(body: &[u8], reply: &[u8]) -> bool {
+    let has_succeeded = matches!(Reply::read(reply, Routes::Ignored), Ok(Reply::Results(_)));
+    let leads_back = |source: Message<'_>| Reply::leads_back(reply, &source);
+    has_succeeded && Message::read(body).is_ok_and(leads_back)
 }
 
 fn end_consumed(body: &[u8]) -> Decision {

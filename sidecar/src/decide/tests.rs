@@ -3,6 +3,7 @@
 mod bodies;
 mod conformance;
 mod crashes;
+mod given_back;
 mod sizes;
 
 pub(super) use super::testing::rules;

@@ -67,6 +67,18 @@ impl<'a> Reply<'a> {
         Ok(Self::Results(results))
     }
 
+    /// Whether the reply is one element with the route of the message: a handler's result is one actor further, unless
+    /// the handler returns whole envelopes.
+    #[must_use]
+    pub fn leads_back(body: &[u8], source: &Message<'_>) -> bool {
+        let elements = elements_of(body).unwrap_or_default();
+        let [element] = elements.as_slice() else {
+            return false;
+        };
+        let element = Message::read(element.get().as_bytes());
+        element.is_ok_and(|element| element.routing.is_at(&source.routing))
+    }
+
     /// The payload of the first element of an end actor's reply (SC-88).
     #[must_use]
     pub fn first_payload(body: &'a [u8]) -> Option<&'a str> {

@@ -3,6 +3,7 @@
 mod bench;
 mod crashes;
 mod expired;
+mod given_back;
 mod lookahead;
 mod reports;
 mod simulation;
