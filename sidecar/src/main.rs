@@ -156,6 +156,7 @@ async fn run(config: Config) -> io::Result<Exit> {
                 parts.config.rules.queues.of(&parts.config.rules.actor),
                 events,
                 parts.metrics.broker.clone(),
+                parts.stopping.clone(),
             );
             parts.run_with(broker, received).await
         }

@@ -82,6 +82,17 @@ pub(super) fn is_expired<E: ProvideErrorMetadata>(error: &SdkError<E, HttpRespon
         .is_some_and(|code| code.contains("ExpiredToken"))
 }
 
+/// Whether a request would fail again, since SQS refused what it says, or the permission is missing.
+pub(super) fn is_final<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    let SdkError::ServiceError(response) = error else {
+        return false;
+    };
+    let status = response.raw().status().as_u16();
+    let code = response.err().code().unwrap_or_default();
+    let is_refused = (400..500).contains(&status) && !matches!(status, 408 | 429);
+    is_refused && !is_throttled(code) && !is_credential_error(code)
+}
+
 /// Credential errors are transient, since credentials expire and are rotated.
 fn is_credential_error(code: &str) -> bool {
     [
@@ -89,6 +100,8 @@ fn is_credential_error(code: &str) -> bool {
         "InvalidClientTokenId",
         "UnrecognizedClient",
         "SignatureDoesNotMatch",
+        // After a step of the clock; the SDK corrects the next request.
+        "InvalidSignature",
         "RequestExpired",
     ]
     .iter()

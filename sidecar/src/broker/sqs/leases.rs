@@ -1,6 +1,7 @@
 //! Leases on messages in flight: visibility timeouts, extended until the message is settled (SC-37, SC-38).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
+use super::error::describe;
 
 /// Maximum batch size of SQS.
 const BATCH: usize = 10;
@@ -37,6 +39,11 @@ impl Lease {
     /// Whether the visibility timeout has expired, so that another consumer may receive the message.
     pub(super) fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    /// When the visibility timeout expires.
+    pub(super) fn until(&self) -> Instant {
+        self.until
     }
 }
 
@@ -178,8 +185,15 @@ pub(super) async fn set_visibility(
             .ok()
     };
     let entries: Vec<Entry> = leases.iter().filter_map(entry).collect();
-    let Ok(url) = shared.queues.url(&shared.own).await else {
-        return Vec::new();
+    let failed = |why: &dyn Display| {
+        tracing::warn!("SQS: cannot set the visibility timeout of messages in flight: {why}");
+    };
+    let url = match shared.queues.url(&shared.own).await {
+        Ok(url) => url,
+        Err(failure) => {
+            failed(&failure);
+            return Vec::new();
+        }
     };
     let request = |sqs: &Client| {
         sqs.change_message_visibility_batch()
@@ -187,9 +201,16 @@ pub(super) async fn set_visibility(
             .set_entries(Some(entries.clone()))
             .send()
     };
-    let Ok(response) = shared.api.send(request).await else {
-        return Vec::new();
+    let response = match shared.api.send(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            failed(&describe(&error));
+            return Vec::new();
+        }
     };
+    if let Some(entry) = response.failed().first() {
+        failed(&entry.code());
+    }
     let succeeded = response.successful().iter();
     succeeded
         .filter_map(|entry| entry.id().parse().ok())

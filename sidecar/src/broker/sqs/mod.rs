@@ -6,6 +6,7 @@ mod delete;
 mod error;
 mod leases;
 mod poll;
+mod release;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::Region;
-use aws_sdk_sqs::Client;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,8 @@ pub struct Sqs {
     demand: DemandSender,
     publisher: Publisher,
     deletions: Deletions,
-    closing: CancellationToken,
+    /// Cancelled on shutdown.
+    stopping: CancellationToken,
     /// The poll loop.
     tasks: TaskTracker,
 }
@@ -63,10 +64,11 @@ impl Sqs {
         queue: String,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
+        stopping: CancellationToken,
     ) -> Self {
         let region = Region::new(settings.region.clone());
         let credentials = CachedCredentials::new(DefaultSources::new(region));
-        Self::start_with(credentials, settings, queue, events, metrics)
+        Self::start_with(credentials, settings, queue, events, metrics, stopping)
     }
 
     fn start_with(
@@ -75,6 +77,7 @@ impl Sqs {
         queue: String,
         events: mpsc::UnboundedSender<Event>,
         metrics: BrokerMetrics,
+        stopping: CancellationToken,
     ) -> Self {
         let api = Api::new(settings, credentials);
         let shared = Arc::new(Shared {
@@ -86,12 +89,11 @@ impl Sqs {
             metrics,
         });
         let (demand, wanted) = demand::channel();
-        let closing = CancellationToken::new();
         let poll = poll::Poll {
             shared: shared.clone(),
             demand: wanted,
             events,
-            closing: closing.clone(),
+            stopping: stopping.clone(),
         };
         let tasks = TaskTracker::new();
         tasks.spawn(poll.run());
@@ -104,7 +106,7 @@ impl Sqs {
             demand,
             publisher,
             deletions,
-            closing,
+            stopping,
             tasks,
         }
     }
@@ -160,7 +162,7 @@ impl Broker for Sqs {
     }
 
     async fn close(&self) {
-        self.closing.cancel();
+        self.stopping.cancel();
         self.tasks.wait().await;
     }
 }
@@ -172,30 +174,4 @@ fn redelivery_delay(received: u32) -> i32 {
         .checked_shl(received.min(31))
         .filter(|seconds| *seconds > 0)
         .map_or(MAX_DELAY, |s| s.min(MAX_DELAY))
-}
-
-impl Shared {
-    /// Releases a message: it becomes visible again after a delay in seconds, computed from its receive count.
-    async fn make_visible(&self, number: u64, seconds: impl FnOnce(u32) -> i32) {
-        let Some(lease) = self.leases.end(number).filter(|lease| !lease.is_lost()) else {
-            return;
-        };
-        let Ok(url) = self.queues.url(&self.own).await else {
-            return;
-        };
-        let seconds = seconds(lease.received);
-        let request = |sqs: &Client| {
-            sqs.change_message_visibility()
-                .queue_url(&url)
-                .receipt_handle(&lease.handle)
-                .visibility_timeout(seconds)
-                .send()
-        };
-        if let Err(error) = self.api.send(request).await {
-            let error = error::describe(&error);
-            tracing::warn!(
-                "SQS: cannot requeue a message, so it is redelivered only after its visibility timeout: {error}"
-            );
-        }
-    }
 }

@@ -28,7 +28,7 @@ pub(super) struct Poll {
     pub(super) shared: Arc<Shared>,
     pub(super) demand: watch::Receiver<Demand>,
     pub(super) events: mpsc::UnboundedSender<Event>,
-    pub(super) closing: CancellationToken,
+    pub(super) stopping: CancellationToken,
 }
 
 /// The messages of one request.
@@ -41,10 +41,10 @@ struct ReceivedMessages {
 impl Poll {
     pub(super) async fn run(mut self) {
         let (mut backoff, mut number, mut connected) = (ReconnectBackoff::default(), 0, None);
-        let closing = self.closing.clone();
+        let stopping = self.stopping.clone();
         loop {
             let count = tokio::select! {
-                () = closing.cancelled() => return,
+                () = stopping.cancelled() => return,
                 count = self.wanted() => count,
             };
             let Some(received) = self.receive(count).await else {
@@ -72,7 +72,7 @@ impl Poll {
                     self.set_connected(false);
                     let delay = backoff.after(uptime);
                     tokio::select! {
-                        () = closing.cancelled() => return,
+                        () = stopping.cancelled() => return,
                         () = sleep(delay) => {}
                     }
                 }
@@ -111,7 +111,7 @@ impl Poll {
         tokio::pin!(request);
         tokio::select! {
             received = &mut request => Some(received),
-            () = self.closing.cancelled() => {
+            () = self.stopping.cancelled() => {
                 if let Ok(Ok(received)) = timeout(LAST_POLL_TIMEOUT, request).await {
                     // Messages not requeued in time are redelivered after their visibility timeout.
                     let _ = timeout(REQUEUE_TIMEOUT, self.requeue(received.messages)).await;
@@ -152,13 +152,15 @@ impl Poll {
                 .config_override(api.poll())
                 .send()
         };
+        let asked = Instant::now();
         let response = api
             .send(request)
             .await
             .map_err(|error| reason(classify(&error)))?;
         Ok(ReceivedMessages {
             messages: response.messages.unwrap_or_default(),
-            since: Instant::now(),
+            // SQS answers within the wait time; the response is read later if this process was suspended meanwhile.
+            since: Instant::now().min(asked + settings.wait),
         })
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Fake {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-type Answer = (u16, Value);
+pub(super) type Answer = (u16, Value);
 
 impl Fake {
     /// Starts a server. Queue URL requests are answered automatically; `answer` handles everything else, and `None`

@@ -5,45 +5,75 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, error};
+use super::fake::{Answer, Fake, error};
 use super::requests::{STUCK, Source, settings};
 use crate::broker::sqs::credentials::CachedCredentials;
 use crate::broker::sqs::{BrokerMetrics, Sqs};
 use crate::broker::{Broker as _, Demand, Event, Receipt, Settlement};
 use crate::config;
 
-/// A broker that has received this many messages, with a visibility timeout of 1 s that is not extended.
-async fn unextended(
-    messages: usize,
-) -> (
+const SHORT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_mins(5);
+
+/// A server, a broker with its metrics, and the messages that it has received.
+type Found = (
     Fake,
     Sqs,
     BrokerMetrics,
     Vec<Receipt>,
     UnboundedReceiver<Event>,
-) {
+);
+
+/// A broker that has received this many messages, with a visibility timeout of 1 s that is not extended.
+async fn unextended(messages: usize) -> Found {
+    start(messages, SHORT, Vec::new(), false).await
+}
+
+/// `answers`: to attempts to give messages back; the last one is repeated. `is_suspended`: for as long as the
+/// visibility timeout, while SQS answers the poll.
+async fn start(
+    messages: usize,
+    visibility: Duration,
+    mut answers: Vec<Answer>,
+    is_suspended: bool,
+) -> Found {
     let mut received = false;
     let fake = Fake::start(move |seen| match seen.action.as_str() {
         "ReceiveMessage" if !std::mem::replace(&mut received, true) => {
+            if is_suspended {
+                // The server is in the same thread.
+                std::thread::sleep(visibility);
+            }
             let message = |_| json!({"MessageId": "m", "ReceiptHandle": "h", "Body": "{}"});
             let messages: Vec<_> = (0..messages).map(message).collect();
             Some((200, json!({"Messages": messages})))
         }
         "ReceiveMessage" => None,
+        "ChangeMessageVisibility" if answers.len() > 1 => Some(answers.remove(0)),
+        "ChangeMessageVisibility" if !answers.is_empty() => Some(answers[0].clone()),
         "DeleteMessage" | "ChangeMessageVisibility" => Some((200, json!({}))),
         _ => Some(error("InternalError")),
     })
     .await;
     let (events, mut told) = unbounded_channel();
     let settings = config::SqsConfig {
-        visibility: Duration::from_secs(1),
+        visibility,
+        wait: Duration::ZERO,
         ..settings(&fake.url)
     };
     let credentials = CachedCredentials::new(Source::new(&["KEY"]));
     let metrics = BrokerMetrics::default();
     let queue = "asya-foo".to_owned();
-    let broker = Sqs::start_with(credentials, &settings, queue, events, metrics.clone());
+    let broker = Sqs::start_with(
+        credentials,
+        &settings,
+        queue,
+        events,
+        metrics.clone(),
+        CancellationToken::new(),
+    );
     broker.demand(Demand {
         slots: 1,
         lookahead: messages - 1,
@@ -65,6 +95,49 @@ async fn lost(metrics: &BrokerMetrics, count: u64) {
         assert!(Instant::now() < deadline, "the lease is not lost");
         sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// SC-40: otherwise it stays hidden for what is left of its visibility timeout, which may be hours.
+#[tokio::test]
+async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_refused() {
+    let forbidden = (403, error("AccessDeniedException").1);
+    let expired = (403, error("InvalidSignatureException").1);
+    let unavailable = (503, json!("Service Unavailable"));
+    let done = (200, json!({}));
+    for (visibility, answers, expected) in [
+        (LONG, vec![unavailable.clone(), done.clone()], 2..=2),
+        (
+            LONG,
+            vec![error("ThrottlingException"), expired, done],
+            3..=3,
+        ),
+        (LONG, vec![forbidden], 1..=1),
+        (LONG, vec![error("MessageNotInflight")], 1..=1),
+        // After 0, 0.2 and 0.6 s.
+        (SHORT, vec![unavailable], 1..=3),
+    ] {
+        let (fake, broker, _, receipts, _events) =
+            start(1, visibility, answers.clone(), false).await;
+        let settled = broker.settle(&receipts[0], Settlement::RequeueNow);
+        timeout(STUCK, settled).await.expect("settled");
+        let requests = fake.seen(&["ChangeMessageVisibility"]);
+        let count = requests.len();
+        assert!(expected.contains(&count), "{answers:?}: {count}");
+        assert!(
+            requests
+                .iter()
+                .all(|seen| seen.body["VisibilityTimeout"] == 0)
+        );
+    }
+}
+
+/// SC-37: the time in which this process was suspended is part of the visibility timeout.
+#[tokio::test]
+async fn message_that_was_received_by_a_suspended_process_is_not_started() {
+    let (fake, broker, metrics, receipts, _events) = start(1, SHORT, Vec::new(), true).await;
+    assert!(!broker.begin(&receipts[0]));
+    assert_eq!(metrics.leases_lost.get(), 1);
+    assert_eq!(fake.seen(&["ChangeMessageVisibility"]).len(), 0);
 }
 
 /// SC-40, SC-73: after an outage of SQS, every message that was in flight would be processed twice.

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, Seen, error, stored};
 use super::publication;
@@ -92,6 +93,7 @@ fn start(fake: &Fake, source: Source, queue: &str) -> (Sqs, UnboundedReceiver<Ev
         queue.to_owned(),
         events,
         BrokerMetrics::default(),
+        CancellationToken::new(),
     );
     (broker, told)
 }
@@ -410,6 +412,26 @@ async fn long_poll_without_a_message_does_not_wake_the_process() {
         "still the same poll"
     );
     assert!(parks < 100, "{parks} wake-ups in 15 s");
+}
+
+/// SC-78, SC-79: while calls are finished, nothing is received that would have to be given back.
+#[tokio::test(start_paused = true)]
+async fn running_poll_ends_two_seconds_after_sigterm() {
+    let fake = Fake::start(|_| None).await;
+    let (broker, _events) = start(&fake, Source::new(&["KEY"]), "asya-foo");
+    broker.demand(Demand {
+        slots: 1,
+        lookahead: 0,
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while fake.seen(&["ReceiveMessage"]).is_empty() {
+        assert!(Instant::now() < deadline, "no request");
+        sleep(Duration::from_millis(5)).await;
+    }
+    broker.stopping.cancel();
+    let ended = timeout(Duration::from_millis(2500), broker.tasks.wait()).await;
+    assert!(ended.is_ok());
+    assert_eq!(fake.seen(&["ReceiveMessage"]).len(), 1);
 }
 
 /// SC-37: time remains for retries before the lease expires.
