@@ -95,7 +95,7 @@ impl Session {
                 End::Closed => (None, None),
             };
             if why.is_some() && consuming.is_not_redelivered() {
-                self.detached.push(Detached::new(connection, consuming));
+                self.detach(Detached::new(connection, consuming));
             } else {
                 consuming.lost.cancel();
                 self.near_limit.clear();
@@ -111,6 +111,16 @@ impl Session {
         }
         for detached in self.detached.drain(..) {
             detached.close().await;
+        }
+    }
+
+    /// Keeps a connection for its messages in flight. Without any, it is closed, for one of its consumers may be alive
+    /// (the broker may have cancelled only another one), and nobody would take what the broker delivers to it.
+    fn detach(&mut self, detached: Detached) {
+        if detached.unsettled() == 0 {
+            tokio::spawn(detached.close());
+        } else {
+            self.detached.push(detached);
         }
     }
 

@@ -33,7 +33,7 @@ struct Fixture {
     listener: TcpListener,
     events: mpsc::UnboundedReceiver<Event>,
     settlements: Settlements,
-    _demand: watch::Sender<Demand>,
+    demand: watch::Sender<Demand>,
     session: JoinHandle<()>,
 }
 
@@ -60,7 +60,7 @@ impl Fixture {
             listener,
             events,
             settlements,
-            _demand: demand,
+            demand: demand,
             session: tokio::spawn(session.run()),
         }
     }
@@ -236,6 +236,24 @@ async fn other_slots_consume_anew_while_a_message_of_the_deleted_queue_is_in_fli
     assert_eq!(prefetch(new.hears(QOS).await), 1);
     new.hears(CONSUME).await;
     assert!(!delivery.receipt.is_lost());
+}
+
+/// SC-21, SC-72: what the broker delivers to the other one would be held for as long as nothing else is processed.
+#[tokio::test]
+async fn connection_without_messages_is_closed_if_the_broker_cancels_one_of_its_consumers() {
+    let fixture = Fixture::start("4.3.6").await;
+    let mut old = fixture.consumer().await;
+    let more = Demand {
+        slots: 2,
+        lookahead: 0,
+    };
+    fixture.demand.send(more).expect("a session");
+    old.hears(CONSUME).await;
+    old.say(1, (60, 11), b"").await;
+    old.say(1, (60, 21), b"\x06asya-2").await;
+    old.say(1, (60, 30), &[CONSUMER, b"\x01"].concat()).await;
+    let _new = fixture.consumer().await;
+    old.hears(CHANNEL_CLOSE).await;
 }
 
 /// SC-21: its results are still to be sent.
