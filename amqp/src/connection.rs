@@ -104,6 +104,11 @@ impl Connection {
         self.events.recv().await.unwrap_or_else(lost)
     }
 
+    /// An event that has already arrived.
+    pub fn arrived_event(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
     /// The broker's version, if it says so: major and minor.
     #[must_use]
     pub fn broker_version(&self) -> Option<(u16, u16)> {

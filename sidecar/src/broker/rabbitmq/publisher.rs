@@ -97,6 +97,13 @@ impl Publisher {
         // The permission may have been missing only for a moment, for example while definitions were imported.
         self.default_is_refused = false;
         loop {
+            // The broker may have closed the channel, and what follows the confirmation of that would be an error of
+            // the connection.
+            while let Some(event) = connection.arrived_event() {
+                if let Err(why) = self.take(event, &connection) {
+                    return Some(why);
+                }
+            }
             self.send(&connection);
             match self.next(&mut connection).await {
                 PublishStep::Event(event) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_amqp::Purpose;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -114,6 +115,60 @@ async fn received(broker: &mut DuplexStream, class: u16, number: u16) -> Vec<u8>
         if kind == 1 && payload.starts_with(&wanted) {
             return payload.split_off(4);
         }
+    }
+}
+
+/// The class and number of the next method that reaches the broker.
+async fn next_method(broker: &mut DuplexStream) -> (u16, u16) {
+    loop {
+        let kind = broker.read_u8().await.expect("a frame");
+        broker.read_u16().await.expect("a channel");
+        let length = broker.read_u32().await.expect("a length");
+        let mut rest = vec![0; usize::try_from(length).expect("a small frame") + 1];
+        broker.read_exact(&mut rest).await.expect("a payload");
+        if kind == 1 {
+            let number = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+            return (number(0), number(2));
+        }
+    }
+}
+
+/// SC-30: RabbitMQ answers a publication on a channel that is not open by closing the connection.
+#[tokio::test]
+async fn nothing_is_published_after_the_channel_was_closed_until_it_is_open_again() {
+    let (connection, mut broker) = greeted().await;
+    let (mut publisher, requests) = publisher();
+    let send = |size| {
+        let (request, result) = request(size);
+        requests.send(request).expect("a publisher");
+        result
+    };
+    let script = async {
+        let (small, large) = (send(10), send(20));
+        for _ in 0..2 {
+            published(&mut broker).await;
+        }
+        let ack = [&1_u64.to_be_bytes()[..], &[0]].concat();
+        let close = [&406_u16.to_be_bytes()[..], &[0], &[0; 4]].concat();
+        let both = [method(1, 60, 80, &ack), method(1, 20, 40, &close)].concat();
+        broker.write_all(&both).await.expect("a connection");
+        // Both are read before the publisher sees the next request.
+        yield_now().await;
+        let next = send(10);
+        assert_eq!(next_method(&mut broker).await, (20, 41), "close-ok");
+        assert_eq!(next_method(&mut broker).await, (20, 10), "open");
+        let opened = broker.write_all(&method(1, 20, 11, &[0; 4])).await;
+        opened.expect("a connection");
+        published(&mut broker).await;
+        confirm(&mut broker, 1).await;
+        assert_eq!(small.await, Ok(Ok(())));
+        assert_eq!(large.await, Ok(Err(Refusal::TooLarge)));
+        assert_eq!(next.await, Ok(Ok(())));
+    };
+    tokio::select! {
+        biased;
+        () = script => {}
+        why = publisher.serve(connection) => panic!("{why:?}"),
     }
 }
 
