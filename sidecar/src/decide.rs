@@ -116,6 +116,8 @@ pub enum Reason {
     NotRead,
     /// The runtime crashed while processing it.
     Crashed,
+    /// The runtime terminated while processing it because the call for another message timed out (SC-52).
+    OtherTimedOut,
     /// Publishing its results failed.
     PublishFailed,
     /// The gateway did not accept its final report.
@@ -140,7 +142,7 @@ impl Reason {
             | Self::NotReported
             | Self::TimedOut
             | Self::Panicked => true,
-            Self::NotRead | Self::Shutdown | Self::Waited => false,
+            Self::NotRead | Self::OtherTimedOut | Self::Shutdown | Self::Waited => false,
         }
     }
 }

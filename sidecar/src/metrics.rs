@@ -396,6 +396,7 @@ impl Metrics {
         let reason = match reason {
             Reason::NotRead => "not_read",
             Reason::Crashed => "runtime_crashed",
+            Reason::OtherTimedOut => "other_timed_out",
             Reason::PublishFailed => "not_stored",
             Reason::NotReported => "not_reported",
             Reason::Shutdown => "shutdown",

@@ -27,7 +27,7 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
         },
         Outcome::NotRead if state.alone && !state.stopping => call_alone(),
         Outcome::NotRead => requeue(Reason::NotRead),
-        Outcome::Ended if state.others == OtherCalls::TimedOut => requeue(Reason::Crashed),
+        Outcome::Ended if state.others == OtherCalls::TimedOut => requeue(Reason::OtherTimedOut),
         Outcome::Ended if state.others == OtherCalls::Open && !state.stopping => call_alone(),
         Outcome::Ended => retry(
             state,

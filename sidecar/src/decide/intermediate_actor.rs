@@ -135,7 +135,7 @@ fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
         return requeue(Reason::Shutdown);
     }
     match case.state.others {
-        OtherCalls::TimedOut => return requeue(Reason::Crashed),
+        OtherCalls::TimedOut => return requeue(Reason::OtherTimedOut),
         OtherCalls::Open => return call_alone(),
         OtherCalls::None => {}
     }

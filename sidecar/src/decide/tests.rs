@@ -328,7 +328,6 @@ fn message_without_a_reply_is_requeued_only_if_retryable() {
                 OtherCalls::None,
                 crashed,
             ),
-            ended("SC-52", Deliveries::Before(9), OtherCalls::TimedOut, back),
             Row {
                 state: DeliveryState {
                     deliveries: Deliveries::Redelivered,

@@ -72,8 +72,8 @@ pub struct RuntimeErrorLabels {
 /// Labels of requeued messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RequeuedLabels {
-    /// `not_read`, `runtime_crashed`, `not_stored`, `not_reported`, `shutdown`, `timed_out`, `waited` or
-    /// `panicked`.
+    /// `not_read`, `runtime_crashed`, `other_timed_out`, `not_stored`, `not_reported`, `shutdown`, `timed_out`,
+    /// `waited` or `panicked`.
     pub reason: &'static str,
 }
 

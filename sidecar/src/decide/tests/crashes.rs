@@ -1,7 +1,14 @@
 //! Crashes of the runtime while several calls are open.
 
 use super::{FOO, Row, check, end_actor, row, rules};
-use crate::decide::{Deliveries, DeliveryState, EndActor, OtherCalls, Outcome};
+use crate::decide::{Deliveries, DeliveryState, EndActor, OtherCalls, Outcome, Reason};
+
+/// SC-34, SC-52: the queue must not count what another message has caused.
+#[test]
+fn only_what_its_own_message_caused_is_a_failure() {
+    assert!(Reason::Crashed.is_failure());
+    assert!(!Reason::OtherTimedOut.is_failure());
+}
 
 /// SC-49, SC-52, SC-70, SC-71, SC-82
 #[test]
@@ -46,7 +53,7 @@ fn crash_of_several_calls_counts_for_none_of_them() {
                         others: OtherCalls::TimedOut,
                         ..with_others
                     },
-                    ..row("SC-52", FOO, Outcome::Ended, "requeue Crashed: Open")
+                    ..row("SC-52", FOO, Outcome::Ended, "requeue OtherTimedOut: Open")
                 },
             ],
         );
