@@ -22,8 +22,9 @@ use crate::lookup::Lookup;
 use crate::tls;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum response body read, in bytes.
+/// Maximum response body read, in bytes, and how long that may take.
 const MAX_RESPONSE: usize = 64 << 10;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server and the base path of requests.
 #[derive(Clone)]
@@ -106,28 +107,29 @@ impl Client {
         let status = timeout(REQUEST_TIMEOUT, async {
             if let Some(mut connection) = kept
                 && connection.ready().await.is_ok()
-                && let Ok(status) = self
+                && let Ok((status, is_read)) = self
                     .request(&mut connection, &uri, headers, body.clone())
                     .await
             {
-                return Ok((status, connection));
+                return Ok((status, Some(connection).filter(|_| is_read)));
             }
             let mut connection = self.connect().await?;
-            let status = self.request(&mut connection, &uri, headers, body).await?;
-            Ok::<_, io::Error>((status, connection))
+            let (status, is_read) = self.request(&mut connection, &uri, headers, body).await?;
+            Ok::<_, io::Error>((status, Some(connection).filter(|_| is_read)))
         });
         let (status, connection) = status.await??;
-        self.connection = Some(connection);
+        self.connection = connection;
         Ok(status)
     }
 
+    /// The status, and whether the whole response has been read, so that the connection can be used again.
     async fn request(
         &self,
         connection: &mut SendRequest<Full<Bytes>>,
         uri: &Uri,
         headers: &[(String, Secret)],
         body: Bytes,
-    ) -> io::Result<u16> {
+    ) -> io::Result<(u16, bool)> {
         let mut request = Request::post(uri)
             .header(HOST, &self.endpoint.authority)
             .header(CONTENT_TYPE, "application/json");
@@ -140,12 +142,10 @@ impl Client {
             .await
             .map_err(io::Error::other)?;
         let status = response.status().as_u16();
-        // Drain the body, so that the connection can be reused.
-        Limited::new(response.into_body(), MAX_RESPONSE)
-            .collect()
-            .await
-            .map_err(io::Error::other)?;
-        Ok(status)
+        // The server has answered, however long its body is.
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
+        let is_read = matches!(timeout(DRAIN_TIMEOUT, body).await, Ok(Ok(_)));
+        Ok((status, is_read))
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
@@ -181,4 +181,43 @@ where
         .map_err(io::Error::other)?;
     tokio::spawn(connection);
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::{Client, Endpoint, MAX_RESPONSE};
+
+    /// SC-89, SC-90: a report that was accepted must not be sent again.
+    #[tokio::test]
+    async fn response_counts_by_its_status_however_long_its_body_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let seen = requests.clone();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let mut request = Vec::new();
+                while !request.ends_with(b"{}") && stream.read_buf(&mut request).await.is_ok() {}
+                seen.fetch_add(1, Ordering::Relaxed);
+                let body = "x".repeat(2 * MAX_RESPONSE);
+                let length = body.len();
+                let answer = format!("HTTP/1.1 201 x\r\ncontent-length: {length}\r\n\r\n{body}");
+                // The client may hang up before it has read all of it.
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let mut client = Client::new(Endpoint::parse(&url).expect("a URL"));
+        for count in 1..3 {
+            let status = client.post("/", &[], "{}".into()).await;
+            assert_eq!(status.expect("a response"), 201);
+            assert_eq!(requests.load(Ordering::Relaxed), count);
+        }
+    }
 }

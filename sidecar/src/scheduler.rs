@@ -165,11 +165,9 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
     fn tick(&mut self) {
         self.next_tick = Instant::now() + TICK;
         self.health.heartbeat();
-        let oldest = self
-            .in_flight
-            .values()
-            .map(|(_, since)| since.elapsed())
-            .max();
+        let in_flight = self.in_flight.values().map(|(_, since)| *since);
+        let oldest = in_flight.chain(self.waiting.oldest()).min();
+        let oldest = oldest.map(|since| since.elapsed());
         let metrics = &self.context.metrics;
         metrics
             .oldest_in_flight
@@ -245,7 +243,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
     fn dispatch_waiting(&mut self) {
         while self.slots.has_free() && !self.blocked && self.end.is_none() && self.takes_messages()
         {
-            let Some(delivery) = self.waiting.pop() else {
+            let Some((since, delivery)) = self.waiting.pop() else {
                 break;
             };
             if !self.context.runtime.is_available() {
@@ -254,7 +252,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
                 break;
             }
             if self.context.broker.begin(&delivery.receipt) {
-                self.begin(delivery);
+                self.begin(since, delivery);
             }
         }
         self.context
@@ -263,7 +261,8 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .set(self.waiting.len().try_into().unwrap_or(i64::MAX));
     }
 
-    fn begin(&mut self, delivery: Delivery) {
+    /// `since`: when the message was delivered.
+    fn begin(&mut self, since: Instant, delivery: Delivery) {
         let slot = self.slots.take();
         if let Some(idle) = slot.idle() {
             self.context.metrics.waited(idle);
@@ -271,8 +270,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         let receipt = delivery.receipt.clone();
         let task = MessageTask::new(self.context.clone(), delivery);
         let handle = self.tasks.spawn(task.run(slot));
-        self.in_flight
-            .insert(handle.id(), (receipt, Instant::now()));
+        self.in_flight.insert(handle.id(), (receipt, since));
         self.count_active();
     }
 

@@ -53,14 +53,15 @@ impl Tracer {
     #[must_use]
     pub fn consume(&self, body: &[u8]) -> Span {
         let parent = TraceContext::of(body);
+        let trace = parent
+            .as_ref()
+            .map_or_else(|| random_id(32), |parent| parent.trace.clone());
         let sampled = match &parent {
             Some(parent) if self.parent_based => parent.sampled,
-            _ => fastrand::f64() < self.ratio,
+            _ => is_sampled(&trace, self.ratio),
         };
         let context = TraceContext {
-            trace: parent
-                .as_ref()
-                .map_or_else(|| random_id(32), |parent| parent.trace.clone()),
+            trace,
             span: random_id(16),
             sampled,
         };
@@ -71,6 +72,13 @@ impl Tracer {
             spans: sampled.then(|| self.spans.clone()),
         }
     }
+}
+
+/// Whether a trace is in the sample: by its id, so that all actors decide alike. The lower half of an id is random.
+fn is_sampled(trace: &str, ratio: f64) -> bool {
+    let random = trace.get(16..24);
+    let random = random.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    f64::from(random.unwrap_or_default()) < ratio * (f64::from(u32::MAX) + 1.0)
 }
 
 impl Span {

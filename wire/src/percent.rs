@@ -27,6 +27,8 @@ pub fn decode(text: &str) -> Option<String> {
         let escaped = (byte == b'%')
             .then(|| text.get(at + 1..at + 3))
             .flatten()
+            // A sign is no digit, although a number may begin with one.
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         decoded.push(escaped.unwrap_or(byte));
         at += if escaped.is_some() { 3 } else { 1 };
@@ -53,8 +55,10 @@ mod tests {
         }
     }
 
+    /// SC-8
     #[test]
     fn unescaped_percent_sign_is_kept() {
+        assert_eq!(decode("50%+1x%-1").as_deref(), Some("50%+1x%-1"));
         assert_eq!(decode("100%").as_deref(), Some("100%"));
         assert_eq!(decode("%zz%4").as_deref(), Some("%zz%4"));
         assert_eq!(decode("%ff"), None);

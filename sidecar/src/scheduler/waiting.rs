@@ -20,11 +20,11 @@ impl Waiting {
         self.0.push_front((Instant::now(), delivery));
     }
 
-    /// The next message whose delivery is not lost.
-    pub(super) fn pop(&mut self) -> Option<Delivery> {
-        while let Some((_, delivery)) = self.0.pop_front() {
+    /// The next message whose delivery is not lost, and when it was queued.
+    pub(super) fn pop(&mut self) -> Option<(Instant, Delivery)> {
+        while let Some((since, delivery)) = self.0.pop_front() {
             if !delivery.receipt.is_lost() {
-                return Some(delivery);
+                return Some((since, delivery));
             }
         }
         None

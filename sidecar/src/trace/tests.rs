@@ -125,6 +125,33 @@ fn sampling_follows_the_parent_or_the_ratio() {
     }
 }
 
+/// SC-96: otherwise a trace of several actors would hardly ever be whole.
+#[test]
+fn ratio_decides_by_the_id_of_the_trace() {
+    for (random, ratio, expected) in [
+        ("0000000000000000", 0.0, false),
+        ("0000000000000000", 0.01, true),
+        ("3fffffffffffffff", 0.25, true),
+        ("4000000000000000", 0.25, false),
+        ("ffffffffffffffff", 0.99, false),
+        ("ffffffffffffffff", 1.0, true),
+    ] {
+        let (tracer, mut told) = tracer(ratio, false);
+        let context = format!("00-8448eb211c80319c{random}-{PARENT}-00");
+        let message = message(&format!(r#""headers":{{"traceparent":"{context}"}},"#));
+        for _ in 0..3 {
+            tracer.consume(&message).end(true);
+            assert_eq!(told.try_recv().is_ok(), expected, "{random} {ratio}");
+        }
+    }
+    let (tracer, mut told) = tracer(0.5, true);
+    for _ in 0..1000 {
+        tracer.consume(&message("")).end(true);
+    }
+    let count = std::iter::from_fn(|| told.try_recv().ok()).count();
+    assert_eq!(count, 8, "a root of its own has a random id");
+}
+
 /// SC-96
 #[test]
 fn full_span_queue_never_blocks() {

@@ -245,6 +245,7 @@ pub(super) struct Bench {
     pub(super) settings: SchedulerSettings,
     pub(super) rules: Rules,
     pub(super) health: Arc<Health>,
+    pub(super) metrics: Arc<Metrics>,
     /// The URL of a gateway that must accept final reports.
     pub(super) gateway: Option<String>,
     stopping: CancellationToken,
@@ -265,6 +266,7 @@ impl Bench {
                 ..decide::testing::rules()
             },
             health: Arc::default(),
+            metrics: Metrics::new("asya_actor", "foo", "memory"),
             gateway: None,
             stopping: CancellationToken::new(),
         }
@@ -274,7 +276,7 @@ impl Bench {
     pub(super) fn start(&self) -> JoinHandle<Exit> {
         let (events, told) = mpsc::unbounded_channel();
         self.broker.connect(events);
-        let metrics = Metrics::new("asya_actor", "foo", "memory");
+        let metrics = self.metrics.clone();
         let gateway = self.gateway.clone().map(|url| {
             let settings = config::GatewayConfig {
                 url: url.trim_end_matches('/').to_owned(),

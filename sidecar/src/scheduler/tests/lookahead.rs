@@ -55,3 +55,28 @@ async fn redelivered_message_waits_five_minutes_behind_a_long_call() {
     assert_eq!(bench.ids_in(NEXT).len(), 70);
     bench.stop(scheduler).await;
 }
+
+/// SC-93: also of a message that no slot is free for, or that has waited for one.
+#[tokio::test(start_paused = true)]
+async fn age_of_the_oldest_message_counts_from_its_delivery() {
+    let mut bench = Bench::new();
+    bench.settings.lookahead = Lookahead::Fixed(1);
+    for id in ["1", "2"] {
+        bench
+            .runtime
+            .script(id, Script::Takes(Duration::from_mins(1)));
+    }
+    let scheduler = bench.start();
+    sleep(Duration::from_millis(10)).await;
+    bench.broker.set_blocked(true);
+    bench.broker.put(OWN, (1..3).map(message));
+    let age = || bench.metrics.oldest_in_flight.get();
+    sleep(Duration::from_secs(30)).await;
+    assert!((28.0..=30.0).contains(&age()), "waiting: {}", age());
+    bench.broker.set_blocked(false);
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(bench.runtime.calls_of("2"), 1);
+    assert!((118.0..=120.0).contains(&age()), "in a call: {}", age());
+    bench.emptied().await;
+    bench.stop(scheduler).await;
+}
