@@ -203,11 +203,26 @@ pub struct Decision {
     pub verdict: Verdict,
 }
 
+/// A message as it was delivered, and as it is processed, which differs in the trace context (SC-96).
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// Decides what must not depend on how often it is delivered, or on tracing: its size, and the id of a message
+    /// without one.
+    pub received: &'a [u8],
+    /// What the runtime gets, and what results are made of.
+    pub request: &'a [u8],
+}
+
 /// Decides how a message is processed.
 #[must_use]
-pub fn decide(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Decision {
+pub fn decide(
+    rules: &Rules,
+    body: Body<'_>,
+    outcome: Outcome<'_>,
+    state: &DeliveryState,
+) -> Decision {
     match &rules.end {
-        Some(_) => end_actor(body, outcome, state),
+        Some(_) => end_actor(body.request, outcome, state),
         None => intermediate_actor(&Case { rules, body, state }, outcome),
     }
 }

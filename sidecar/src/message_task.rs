@@ -18,8 +18,8 @@ use self::publish::{Stall, may_stall, publish};
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
 use crate::calls::{Calls, Permit, Suspect};
 use crate::decide::{
-    Action, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules, Verdict,
-    decide,
+    Action, Body, Decision, DeliveryState, Fault, Kind, Outcome, OutgoingMessage, Reason, Rules,
+    Verdict, decide,
 };
 use crate::gateway::Gateway;
 use crate::intake::Intake;
@@ -162,7 +162,10 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         self.state.runtime_ends = is_reply_of_end_actor && !self.context.runtime.is_available();
         decide(
             &self.context.rules,
-            &self.request,
+            Body {
+                received: &self.delivery.body,
+                request: &self.request,
+            },
             outcome(answer),
             &self.state,
         )

@@ -4,8 +4,8 @@ use asya_wire::duration;
 use asya_wire::envelope::code;
 
 use super::{
-    Action, Decision, Deliveries, DeliveryState, Fault, Kind, OtherCalls, Outcome, OutgoingMessage,
-    Reason, Rules, Verdict, call_alone, requeue, rules, sent,
+    Action, Body, Decision, Deliveries, DeliveryState, Fault, Kind, OtherCalls, Outcome,
+    OutgoingMessage, Reason, Rules, Verdict, call_alone, requeue, rules, sent,
 };
 use crate::compose::{self, Error, Keep};
 use crate::envelope::{Element, Failure, Message, Reply, Routes, Routing};
@@ -13,16 +13,16 @@ use crate::envelope::{Element, Failure, Message, Reply, Routes, Routing};
 /// A message of an intermediate actor, with its delivery state.
 pub(super) struct Case<'a> {
     pub(super) rules: &'a Rules,
-    pub(super) body: &'a [u8],
+    pub(super) body: Body<'a>,
     pub(super) state: &'a DeliveryState,
 }
 
 pub(super) fn intermediate_actor(case: &Case<'_>, outcome: Outcome<'_>) -> Decision {
-    let whole = Some(case.body.len()).filter(|size| *size > case.rules.max_message_size);
+    let whole = Some(case.body.received.len()).filter(|size| *size > case.rules.max_message_size);
     if let Some(size) = case.state.size.or(whole) {
         return case.too_large(size, Keep::NoPayload);
     }
-    let source = match Message::read(case.body) {
+    let source = match Message::read(case.body.request) {
         Ok(source) => source,
         Err(error) => {
             let text = format!("Failed to parse message: {error}");
@@ -220,8 +220,8 @@ impl Case<'_> {
 
     fn too_large(&self, size: usize, keep: Keep) -> Decision {
         let source = match self.state.size {
-            Some(_) => Some(Message::read_beginning(self.body)),
-            None => Message::read(self.body).ok(),
+            Some(_) => Some(Message::read_beginning(self.body.request)),
+            None => Message::read(self.body.request).ok(),
         };
         let error = Error {
             text: code::MESSAGE_TOO_LARGE,
@@ -254,7 +254,7 @@ impl Case<'_> {
         keep: Keep,
     ) -> Decision {
         let keep = keep.max(self.state.refused.keep);
-        let body = compose::failed(self.body, source, error, keep);
+        let body = compose::failed(self.body.received, source, error, keep);
         let id = source.and_then(Message::id_text).unwrap_or_default();
         let actor = self.rules.error_end.clone();
         let message = OutgoingMessage {

@@ -4,7 +4,16 @@ use std::time::Duration;
 
 use asya_wire::queue::{Naming, Template};
 
-use super::{Queues, Rules};
+use super::{Body, Decision, DeliveryState, Outcome, Queues, Rules};
+
+/// Decides about a message without tracing.
+pub fn decide(rules: &Rules, body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Decision {
+    let body = Body {
+        received: body,
+        request: body,
+    };
+    super::decide(rules, body, outcome, state)
+}
 
 /// Rules with all defaults.
 pub fn rules() -> Rules {

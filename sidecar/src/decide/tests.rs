@@ -6,10 +6,10 @@ mod crashes;
 mod given_back;
 mod sizes;
 
-pub(super) use super::testing::rules;
+pub(super) use super::testing::{decide, rules};
 use super::{
     Action, Decision, Deliveries, DeliveryState, EndActor, Kind, OtherCalls, Outcome, Rules,
-    Verdict, decide,
+    Verdict,
 };
 
 pub(super) const FOO: &str =

@@ -3,7 +3,8 @@
 mod fuzz;
 
 use super::{Message, Reply, Routes, Routing};
-use crate::decide::{DeliveryState, Outcome, decide, testing};
+use crate::decide::testing::{self, decide};
+use crate::decide::{DeliveryState, Outcome};
 
 /// Fragments of random messages: valid, almost valid and invalid JSON.
 const PIECES: [&str; 34] = [

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{FOO, rules};
-use crate::decide::{Action, DeliveryState, Outcome, Rules, decide};
+use crate::decide::{Action, Body, Decision, DeliveryState, Outcome, Rules, decide};
 
 pub(super) fn sent(
     rules: &Rules,
@@ -11,7 +11,14 @@ pub(super) fn sent(
     outcome: Outcome<'_>,
     state: &DeliveryState,
 ) -> Vec<String> {
-    let decision = decide(rules, body, outcome, state);
+    let body = Body {
+        received: body,
+        request: body,
+    };
+    bodies(decide(rules, body, outcome, state))
+}
+
+fn bodies(decision: Decision) -> Vec<String> {
     let bodies = decision
         .actions
         .into_iter()
@@ -174,4 +181,35 @@ fn message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
             .expect("an id")
             .starts_with("unparsable-")
     );
+}
+
+/// SC-67, SC-83, SC-96: the span that is inserted has another id with every delivery.
+#[test]
+fn size_and_derived_id_are_those_of_the_received_message() {
+    let received = r#"{"route":{"actors":["foo"]},"payload":1}"#;
+    let traced = |span: &str| {
+        received.replacen(
+            '{',
+            &format!(r#"{{"headers":{{"traceparent":"{span}"}},"#),
+            1,
+        )
+    };
+    let rules = Rules {
+        max_message_size: received.len(),
+        ..rules()
+    };
+    let failed = |span: &str| {
+        let request = traced(span);
+        let body = Body {
+            received: received.as_bytes(),
+            request: request.as_bytes(),
+        };
+        let state = DeliveryState::default();
+        json_of(&bodies(decide(&rules, body, Outcome::Received, &state))[0])
+    };
+    let (one, other) = (failed("00-1"), failed("00-2"));
+    assert_eq!(one["id"], other["id"]);
+    assert_eq!(one["headers"]["traceparent"], "00-1");
+    let error = &one["payload"]["error"];
+    assert_eq!(error, "Message missing required 'id' field");
 }

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{end_actor, rules, told};
-use crate::decide::{Action, DeliveryState, EndActor, Outcome, decide};
+use crate::decide::testing::decide;
+use crate::decide::{Action, DeliveryState, EndActor, Outcome};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

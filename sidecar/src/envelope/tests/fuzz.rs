@@ -10,9 +10,8 @@ use asya_fuzz::{check, fail};
 use serde_json::Value;
 
 use super::super::{Message, Reply, Routes, value_in};
-use crate::decide::{
-    Action, DeliveryState, EndActor, Kind, Outcome, OutgoingMessage, decide, testing,
-};
+use crate::decide::testing::{self, decide};
+use crate::decide::{Action, DeliveryState, EndActor, Kind, Outcome, OutgoingMessage};
 
 type Member = (String, Value, &'static str);
 
