@@ -211,9 +211,17 @@ impl Parts {
         let end = Scheduler::new(context.clone(), settings, self.health, events)
             .run()
             .await;
-        if let Some(gateway) = &context.gateway {
-            gateway.finish().await;
-        }
+        let reports = async {
+            if let Some(gateway) = &context.gateway {
+                gateway.finish().await;
+            }
+        };
+        let spans = async {
+            if let Some(tracer) = &context.tracer {
+                tracer.finish().await;
+            }
+        };
+        tokio::join!(reports, spans);
         Ok(end)
     }
 }

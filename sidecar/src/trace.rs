@@ -5,10 +5,13 @@ mod export;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::context::{TraceContext, random_id};
 use self::export::{Finished, SpanKind};
@@ -16,6 +19,8 @@ use crate::config::Traces;
 
 /// Capacity of the export queue; further spans are dropped.
 const CAPACITY: usize = 2048;
+/// How long the spans that are left may delay the exit.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Creates spans.
 #[derive(Clone)]
@@ -23,6 +28,8 @@ pub struct Tracer {
     spans: mpsc::Sender<Finished>,
     ratio: f64,
     parent_based: bool,
+    finishing: CancellationToken,
+    exporter: TaskTracker,
 }
 
 /// The span of one message, which parents the spans of its phases.
@@ -40,13 +47,23 @@ impl Tracer {
     /// If the URL is invalid.
     pub fn start(settings: &Traces) -> std::io::Result<Self> {
         let (spans, to_send) = mpsc::channel(CAPACITY);
-        let exporter = export::Exporter::new(settings)?;
-        tokio::spawn(exporter.run(to_send));
+        let (finishing, exporter) = (CancellationToken::new(), TaskTracker::new());
+        exporter.spawn(export::Exporter::new(settings, finishing.clone())?.run(to_send));
+        exporter.close();
         Ok(Self {
             spans,
             ratio: settings.ratio,
             parent_based: settings.parent_based,
+            finishing,
+            exporter,
         })
+    }
+
+    /// Exports the spans that have ended. There must be no further ones.
+    pub async fn finish(&self) {
+        self.finishing.cancel();
+        // The collector may be unavailable.
+        let _ = timeout(FLUSH_TIMEOUT, self.exporter.wait()).await;
     }
 
     /// The span of a delivered message: a child of the span in its headers, or the root of a new trace.

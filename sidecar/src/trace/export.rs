@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Secret, Traces};
 use crate::http::{Client, Endpoint};
@@ -38,24 +39,27 @@ pub(super) struct Exporter {
     client: Client,
     headers: Vec<(String, Secret)>,
     service: String,
+    /// Cancelled on shutdown, after the last span.
+    finishing: CancellationToken,
 }
 
 impl Exporter {
-    pub(super) fn new(settings: &Traces) -> std::io::Result<Self> {
+    pub(super) fn new(settings: &Traces, finishing: CancellationToken) -> std::io::Result<Self> {
         Ok(Self {
             client: Client::new(Endpoint::parse(&settings.url)?),
             headers: settings.headers.clone(),
             service: settings.service.clone(),
+            finishing,
         })
     }
 
-    /// Runs until the channel is closed. If the collector is unavailable, spans are dropped.
+    /// Runs until there are no more spans. If the collector is unavailable, spans are dropped.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Finished>) {
-        while let Some(first) = spans.recv().await {
+        while let Some(first) = self.next(&mut spans).await {
             let mut batch = vec![first];
             let until = Instant::now() + WAIT;
             while batch.len() < BATCH {
-                let Ok(Some(next)) = timeout_at(until, spans.recv()).await else {
+                let Ok(Some(next)) = timeout_at(until, self.next(&mut spans)).await else {
                     break;
                 };
                 batch.push(next);
@@ -67,6 +71,18 @@ impl Exporter {
                 Err(error) => tracing::debug!("cannot reach the collector: {error}"),
             }
         }
+    }
+}
+
+impl Exporter {
+    /// The next span; `None` if there are no more.
+    async fn next(&self, spans: &mut mpsc::Receiver<Finished>) -> Option<Finished> {
+        tokio::select! {
+            biased;
+            span = spans.recv() => return span,
+            () = self.finishing.cancelled() => spans.close(),
+        }
+        spans.recv().await
     }
 }
 

@@ -3,14 +3,18 @@ mod fuzz;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Tracer;
 use super::context::TraceContext;
 use super::export::{Finished, SpanKind, body};
 use crate::config::Traces;
+use crate::gateway::testing::Fake;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -22,6 +26,8 @@ fn tracer(ratio: f64, parent_based: bool) -> (Tracer, mpsc::Receiver<Finished>) 
             spans,
             ratio,
             parent_based,
+            finishing: CancellationToken::new(),
+            exporter: TaskTracker::new(),
         },
         told,
     )
@@ -191,19 +197,56 @@ fn spans_are_encoded_as_otlp() {
     assert_eq!(span.get("parentSpanId"), None);
 }
 
+fn traces(url: String) -> Traces {
+    Traces {
+        url,
+        service: "foo".to_owned(),
+        ratio: 1.0,
+        parent_based: true,
+        headers: Vec::new(),
+    }
+}
+
+/// SC-96: the last spans of a process are those that say why it was slow to end, for example.
+#[tokio::test]
+async fn spans_that_have_ended_are_exported_at_exit() {
+    let fake = Fake::start(&[200]).await;
+    let tracer = Tracer::start(&traces(fake.url.clone())).expect("a tracer");
+    // As one of a message that was given back.
+    let _unfinished = tracer.consume(&message(""));
+    for _ in 0..300 {
+        tracer.consume(&message("")).end(true);
+    }
+    tracer.finish().await;
+    let spans = |(_, body): &(String, Value)| {
+        let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        spans.as_array().map_or(0, Vec::len)
+    };
+    let counts: Vec<usize> = fake.requests.lock().iter().map(spans).collect();
+    assert_eq!(counts, [256, 44]);
+}
+
+/// SC-79, SC-96
+#[tokio::test(start_paused = true)]
+async fn exit_waits_a_second_at_most_for_a_collector_that_does_not_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let tracer = Tracer::start(&traces(format!("http://{address}"))).expect("a tracer");
+    let started = tokio::time::Instant::now();
+    tracer.finish().await;
+    assert_eq!(started.elapsed(), Duration::ZERO, "no spans");
+    let tracer = Tracer::start(&traces(format!("http://{address}"))).expect("a tracer");
+    tracer.consume(&message("")).end(true);
+    tracer.finish().await;
+    assert!(started.elapsed() <= Duration::from_millis(1010));
+}
+
 /// SC-96
 #[tokio::test]
 async fn endpoint_without_a_path_is_posted_to_at_its_root() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
-    let settings = Traces {
-        url: format!("http://{address}"),
-        service: "foo".to_owned(),
-        ratio: 1.0,
-        parent_based: true,
-        headers: Vec::new(),
-    };
-    let tracer = Tracer::start(&settings).expect("a tracer");
+    let tracer = Tracer::start(&traces(format!("http://{address}"))).expect("a tracer");
     tracer.consume(&message("")).end(true);
     drop(tracer);
     let (mut stream, _) = listener.accept().await.expect("a connection");
