@@ -70,14 +70,18 @@ impl Connector {
             match attempt {
                 Ok(connection) => {
                     self.since = Some(Instant::now());
-                    if self.last_logged.take().is_some() {
-                        tracing::info!(connection = name(purpose), "reconnected to RabbitMQ");
-                    }
                     return Some(connection);
                 }
                 Err(error) => self.log_once(purpose, &error.to_string()),
             }
             self.back_off(Duration::ZERO).await?;
+        }
+    }
+
+    /// A connection serves its purpose, so that reasons are logged again.
+    pub(super) fn log_service(&mut self, purpose: Purpose) {
+        if self.last_logged.take().is_some() {
+            tracing::info!(connection = name(purpose), "reconnected to RabbitMQ");
         }
     }
 

@@ -86,8 +86,6 @@ impl Session {
         while let Some(connection) = self.connector.connection(Purpose::Consume).await {
             number += 1;
             let mut consuming = Consuming::new(number, connection.broker_version());
-            self.emit(Event::Connected);
-            self.metrics.set_connected(name(Purpose::Consume), true);
             let end = self.serve(connection, &mut consuming).await;
             let (connection, why) = match end {
                 End::Lost(why) => (None, Some(why)),
@@ -128,6 +126,7 @@ impl Session {
     async fn serve(&mut self, mut connection: Connection, consuming: &mut Consuming) -> End {
         loop {
             self.adjust(&connection, consuming);
+            self.announce(consuming);
             if consuming.may_reconnect() {
                 consuming.acknowledge(&connection);
                 return End::QueueIsGone(connection);
@@ -164,6 +163,17 @@ impl Session {
                     return End::Closed;
                 }
             }
+        }
+    }
+
+    /// Reports that the connection serves: as soon as it consumes, or has no reason to. Until then, the broker may close
+    /// the channel, for example because there is no queue.
+    fn announce(&mut self, consuming: &mut Consuming) {
+        let is_settled = consuming.changing.is_none() && !consuming.queue_is_gone;
+        if is_settled && !std::mem::replace(&mut consuming.serves, true) {
+            self.connector.log_service(Purpose::Consume);
+            self.metrics.set_connected(name(Purpose::Consume), true);
+            self.emit(Event::Connected);
         }
     }
 

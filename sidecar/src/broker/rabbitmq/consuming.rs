@@ -22,6 +22,8 @@ pub(super) struct Consuming {
     /// The broker also cancels a consumer that does not settle a delivery in time.
     pub(super) cancels_late: bool,
     pub(super) lost: CancellationToken,
+    /// This has been reported.
+    pub(super) serves: bool,
     pub(super) consumers: Vec<Consumer>,
     /// Number of consumers added so far; makes consumer tags unique.
     pub(super) added: u64,
@@ -47,6 +49,7 @@ impl Consuming {
             connection,
             cancels_late: broker.is_some_and(|version| version >= CANCELS_LATE),
             lost: CancellationToken::new(),
+            serves: false,
             consumers: Vec::new(),
             added: 0,
             changing: None,

@@ -81,6 +81,7 @@ impl Publisher {
 
     pub(super) async fn run(mut self) {
         while let Some(connection) = self.connector.connection(Purpose::Publish).await {
+            self.connector.log_service(Purpose::Publish);
             self.metrics.set_connected(name(Purpose::Publish), true);
             let why = self.serve(connection).await;
             self.metrics.set_connected(name(Purpose::Publish), false);

@@ -256,6 +256,28 @@ async fn connection_without_messages_is_closed_if_the_broker_cancels_one_of_its_
     old.hears(CHANNEL_CLOSE).await;
 }
 
+/// SC-16, SC-20: with a missing queue, every attempt would look like a success for a moment.
+#[tokio::test]
+async fn connection_is_reported_once_it_consumes_or_has_no_reason_to() {
+    let mut fixture = Fixture::start("4.2.9").await;
+    let mut peer = fixture.connection().await;
+    peer.hears(CONSUME).await;
+    peer.say(1, CHANNEL_CLOSE, b"\x01\x94\0\0\0\0\0").await;
+    let mut event = fixture.events.recv().await.expect("a session");
+    assert!(matches!(event, Event::Disconnected), "{event:?}");
+    let mut peer = fixture.consumer().await;
+    event = fixture.events.recv().await.expect("a session");
+    assert!(matches!(event, Event::Connected), "{event:?}");
+    fixture.demand.send(Demand::default()).expect("a session");
+    peer.hears((60, 30)).await;
+    drop(peer);
+    event = fixture.events.recv().await.expect("a session");
+    assert!(matches!(event, Event::Disconnected), "{event:?}");
+    let _peer = fixture.connection().await;
+    event = fixture.events.recv().await.expect("a session");
+    assert!(matches!(event, Event::Connected), "{event:?}");
+}
+
 /// SC-21: its results are still to be sent.
 #[tokio::test]
 async fn delivery_of_a_deleted_queue_is_kept_if_the_connection_is_lost_as_well() {
