@@ -60,7 +60,7 @@ impl Fixture {
             listener,
             events,
             settlements,
-            demand: demand,
+            demand,
             session: tokio::spawn(session.run()),
         }
     }
