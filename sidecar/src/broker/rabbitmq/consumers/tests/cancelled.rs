@@ -253,7 +253,8 @@ async fn connection_without_messages_is_closed_if_the_broker_cancels_one_of_its_
     old.say(1, (60, 21), b"\x06asya-2").await;
     old.say(1, (60, 30), &[CONSUMER, b"\x01"].concat()).await;
     let _new = fixture.consumer().await;
-    old.hears(CHANNEL_CLOSE).await;
+    let closed = time::timeout(Duration::from_secs(10), old.hears(CHANNEL_CLOSE)).await;
+    closed.expect("in time");
 }
 
 /// SC-16, SC-20: with a missing queue, every attempt would look like a success for a moment.
