@@ -68,9 +68,13 @@ fn applied_generation(observed: &Observed, entry: &InventoryEntry) -> Option<i64
 }
 
 /// Builds the inventory of an actor being deleted, after a reconcile that deleted the objects of these kinds; the
-/// others are deleted later.
+/// others are deleted later. What stays at a deletion with propagation policy Orphan stays listed: once the garbage
+/// collector has removed its finalizer, only these entries say that the objects were the actor's (FW-23 (g)).
 pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
+    if observed.deletion.orphans {
+        return entries;
+    }
     let previous = observed.previous_workload.as_ref();
     let workloads = InventoryWorkloads {
         desired: observed.workload.ours().map(|workload| &**workload),

@@ -174,8 +174,11 @@ fn quotas(random: &mut Rng, bindings: &Bindings, end: Duration) -> Vec<(Duration
             0 => Action::DeleteQuota(namespace),
             1..=2 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
             // A pod of a target requests 100m, and the sidecar with its runtime 20m.
-            3..=4 => Action::SetQuota(namespace, Limited::Cpu, random.i64(-50..100)),
-            _ => Action::SetQuota(namespace, Limited::Cpu, random.i64(95..250)),
+            3 => Action::SetQuota(namespace, Limited::Cpu, random.i64(-50..100)),
+            _ => {
+                let room = 100 * random.i64(0..3) + random.i64(0..25);
+                Action::SetQuota(namespace, Limited::Cpu, room)
+            }
         };
         actions.push((at, action));
         if !targets.is_empty() && random.u8(..4) > 0 {

@@ -187,6 +187,7 @@ impl Workload {
             dry_run: false,
         };
         if let Err(denied) = world.admit(store, &review, &mut pod) {
+            world.trace.add("workloads", &denied.message);
             self.report_denied(store, (kind, &owner), &denied.message);
             return Err(());
         }

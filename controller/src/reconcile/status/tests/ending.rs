@@ -91,6 +91,19 @@ fn inventory_of_a_deleted_actor_follows_its_objects() {
     assert!(deletion_report(&deleted, None, &[]).inventory.is_empty());
 }
 
+/// FW-23 (g): seed 136 of the simulation. Otherwise the next reconcile, which no longer sees the garbage collector's
+/// finalizer, would delete the queue.
+#[test]
+fn inventory_of_an_orphaning_deletion_keeps_the_objects_that_have_lost_their_owner() {
+    let mut observed = terminating(false);
+    observed.workload = Child::NotFound;
+    observed.deletion.orphans = true;
+    let fault = Fault::until_change(Reason::ReconcileError, "the actor has changed");
+    let status = deletion_report(&observed, Some(fault), &[]);
+    assert_eq!(status.inventory, observed.previous.inventory);
+    assert!(!status.inventory.is_empty());
+}
+
 /// FW-25
 #[test]
 fn inventory_phases_alone_are_not_written_until_the_next_change() {
