@@ -148,8 +148,8 @@ pub const RUNTIME_ADAPTERS_KEY: &str = "asya_adapters.py";
 /// Prefix of the names of the transports' `ConfigMap`s (KEDA-6).
 pub const TRANSPORT_CONFIG_MAP: &str = "asya-transport";
 
-/// Whether nothing can be bound in a namespace, and no pod is injected there: the operator's, and all of Kubernetes' own,
-/// `kube-*` (BIND-2; INJ-1, row 1).
+/// Whether nothing can be bound in a namespace, and no pod is injected there: the operator's, and all of Kubernetes'
+/// own, `kube-*` (BIND-2; INJ-1, row 1).
 #[must_use]
 pub fn is_excluded_namespace(namespace: &str, operator_namespace: &str) -> bool {
     namespace == operator_namespace || namespace.starts_with("kube-")

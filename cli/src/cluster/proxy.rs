@@ -1,5 +1,5 @@
-//! The proxy that leads to an API server, chosen as kubectl does. kube compares `NO_PROXY` with the proxy instead of the
-//! API server, and knows no loopback addresses.
+//! The proxy that leads to an API server, chosen as kubectl does. kube compares `NO_PROXY` with the proxy instead of
+//! the API server, and knows no loopback addresses.
 
 use std::net::IpAddr;
 

@@ -86,7 +86,8 @@ impl Sqs {
         }
         let mut config = aws_sdk_sqs::config::Builder::from(&loader.load().await);
         if account.is_forwarded {
-            // The SDK's own client obeys HTTP_PROXY for loopback addresses, too. Credentials still come through a proxy.
+            // The SDK's own client obeys HTTP_PROXY for loopback addresses, too. Credentials still come through a
+            // proxy.
             let provider = Provider::Rustls(CryptoMode::AwsLc);
             let client = HttpClient::new().tls_provider(provider).build_https();
             config = config.http_client(client);

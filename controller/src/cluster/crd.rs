@@ -105,7 +105,8 @@ enum PreRelease<'a> {
     Word(&'a str),
 }
 
-/// A version of the operator, in the order of releases. Not `semver`'s: a version that cannot be parsed has a place, too.
+/// A version of the operator, in the order of releases. Not `semver`'s: a version that cannot be parsed has a place,
+/// too.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ReleaseVersion<'a> {
     /// Sorts last.

@@ -1,7 +1,7 @@
 //! Counts the messages of an actor that is deleted only once its queues are empty.
 //!
-//! The pure [`decide`] is here and not in *plan*, because what else is observed depends on it: an actor that still waits
-//! receives messages like any other.
+//! The pure [`decide`] is here and not in *plan*, because what else is observed depends on it: an actor that still
+//! waits receives messages like any other.
 
 mod decision;
 

@@ -166,8 +166,8 @@ impl Session {
         }
     }
 
-    /// Reports that the connection serves: as soon as it consumes, or has no reason to. Until then, the broker may close
-    /// the channel, for example because there is no queue.
+    /// Reports that the connection serves: as soon as it consumes, or has no reason to. Until then, the broker may
+    /// close the channel, for example because there is no queue.
     fn announce(&mut self, consuming: &mut Consuming) {
         let is_settled = consuming.changing.is_none() && !consuming.queue_is_gone;
         if is_settled && !std::mem::replace(&mut consuming.serves, true) {
