@@ -71,6 +71,21 @@ impl WorkloadApi {
         self.update_as(workload, manager::WORKLOAD, object).await
     }
 
+    /// Like [`Self::update`], but only if the workload is still as the cache has it.
+    ///
+    /// # Errors
+    /// Also 409 if it has changed.
+    pub async fn update_unchanged(
+        &self,
+        workload: &WorkloadRecord,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        let mut object = object.clone();
+        let version = workload.metadata.resource_version.to_string();
+        object["metadata"]["resourceVersion"] = version.into();
+        self.update(workload, &object).await
+    }
+
     async fn update_as(
         &self,
         workload: &WorkloadRecord,

@@ -110,7 +110,14 @@ async fn update(
         workloads.take_over_kubectl_helm_fields(&existing).await?;
     }
     let object = &inputs.standalone.workload.applied.object;
-    match workloads.update(&existing, object).await {
+    let updated = if inputs.ownership.actor.metadata.deleting {
+        // At a deletion with propagation policy Orphan, the garbage collector may have removed our owner reference
+        // already. Applying it again would hide that the object is to stay (FW-23 (g)).
+        workloads.update_unchanged(&existing, object).await
+    } else {
+        workloads.update(&existing, object).await
+    };
+    match updated {
         Ok(workload) => Ok(Some(workload)),
         Err(error) if is_invalid(&error) => {
             recreate(context, inputs, &existing, rejected(error)).await

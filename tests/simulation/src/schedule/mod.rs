@@ -173,12 +173,8 @@ fn quotas(random: &mut Rng, bindings: &Bindings, end: Duration) -> Vec<(Duration
         let action = match random.u8(..9) {
             0 => Action::DeleteQuota(namespace),
             1..=2 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
-            // A pod of a target requests 100m, and the sidecar with its runtime 20m.
             3 => Action::SetQuota(namespace, Limited::Cpu, random.i64(-50..100)),
-            _ => {
-                let room = 100 * random.i64(0..3) + random.i64(0..25);
-                Action::SetQuota(namespace, Limited::Cpu, room)
-            }
+            _ => nearly_full(random, namespace),
         };
         actions.push((at, action));
         if !targets.is_empty() && random.u8(..4) > 0 {
@@ -187,7 +183,21 @@ fn quotas(random: &mut Rng, bindings: &Bindings, end: Duration) -> Vec<(Duration
             actions.push((at + delay(random, 10..10_000), more));
         }
     }
+    // At the end, nothing else makes up for a pod that is missing.
+    if !targets.is_empty() && random.bool() {
+        let (actor, kind) = *pick(random, &targets);
+        let at = Duration::from_millis(end);
+        actions.push((at, nearly_full(random, namespace)));
+        let more = Action::ScaleTarget(actor, kind, 4);
+        actions.push((at + delay(random, 10..5_000), more));
+    }
     actions
+}
+
+/// Leaves room for some pods of a target, which request 100m each, but perhaps not with the sidecar, which takes 20m.
+fn nearly_full(random: &mut Rng, namespace: &'static str) -> Action {
+    let room = 100 * random.i64(0..3) + random.i64(0..25);
+    Action::SetQuota(namespace, Limited::Cpu, room)
 }
 
 fn action(random: &mut Rng, replicas: usize) -> Action {

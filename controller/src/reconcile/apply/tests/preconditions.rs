@@ -7,11 +7,16 @@ use serde_json::json;
 use super::{pod, serve_deployment};
 use crate::fault::{Error, Reason};
 use crate::reconcile::apply::finalizer::patch_finalizers;
+use crate::reconcile::apply::workload::ensure_workload;
 use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero};
-use crate::reconcile::model::outcome::RolloutOutcome;
+use crate::reconcile::model::outcome::{RolloutOutcome, StandaloneOutcome};
 use crate::reconcile::plan::finalizers::FinalizerPatch;
-use crate::reconcile::plan::steps::ScaleFromZero;
-use crate::reconcile::tests::fixtures::{context_with, just_read, recording_context, slot_end};
+use crate::reconcile::plan::steps::{ScaleFromZero, WorkloadStep, WorkloadUpdate};
+use crate::reconcile::plan::workload::WorkloadInputs;
+use crate::reconcile::tests::fixtures::{
+    actor, context_with, deployment, just_read, observed, recording_context, slot_end, spec,
+    workload,
+};
 use crate::record::Key;
 
 /// ROLL-4 (d): a StatefulSet's next pod has the same name.
@@ -56,6 +61,36 @@ async fn orphaned_object_loses_only_our_owner_reference_and_only_if_none_has_cha
         {"op": "remove", "path": "/metadata/ownerReferences/1"},
     ]);
     assert_eq!(*bodies.lock(), [patch]);
+}
+
+/// FW-23 (g): seed 716 of the simulation. The garbage collector may have released the workload since.
+#[tokio::test]
+async fn workload_of_a_deleted_actor_is_updated_only_in_the_version_that_was_observed() {
+    for (metadata, version) in [
+        (json!({}), None),
+        (
+            json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            Some("5"),
+        ),
+    ] {
+        let observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+        let mut live = deployment(&observed);
+        live["metadata"]["resourceVersion"] = "5".into();
+        let (context, bodies) = recording_context(live.clone());
+        let inputs = WorkloadInputs {
+            ownership: &observed.ownership,
+            standalone: observed.standalone().unwrap(),
+            applied: None,
+        };
+        let step = WorkloadStep::Update(WorkloadUpdate::default());
+        let mut outcome = StandaloneOutcome::default();
+        let existing = Some(workload(&live));
+        let result = ensure_workload(&context, inputs, step, existing, &mut outcome).await;
+        assert!(result.is_ok() && outcome.workload.is_some());
+        let bodies = bodies.lock();
+        let applied = bodies[0].pointer("/metadata/resourceVersion");
+        assert_eq!(applied.and_then(|it| it.as_str()), version, "{metadata}");
+    }
 }
 
 /// ROLL-4 (c)
