@@ -369,7 +369,7 @@ class Values(ChartCase):
         self.assertEqual(self.transports({"transports": {"eu": transport}}), {"eu": transport})
 
     def test_values_of_the_examples_are_accepted_and_enable_a_transport(self):
-        files = sorted({*EXAMPLES.rglob("*values.yaml")} - {EXAMPLES / "production-values.yaml"})
+        files = sorted({*EXAMPLES.rglob("*values.yaml")} - {EXAMPLES / "production/values.yaml"})
         self.assertGreater(len(files), 5)
         for file in files:
             with self.subTest(file.name):
@@ -377,7 +377,7 @@ class Values(ChartCase):
 
     def test_values_for_production_have_standbys_and_monitoring(self):
         """OPS-11"""
-        objects = self.helm.objects(EXAMPLES / "production-values.yaml")
+        objects = self.helm.objects(EXAMPLES / "production/values.yaml")
         self.assertEqual([objects["Deployment", name]["spec"]["replicas"] for name in (NAME, NAME + "-webhook")], [2, 3])
         kinds = [kind for kind, _ in objects]
         self.assertEqual([kinds.count(kind) for kind in ("PodDisruptionBudget", "ServiceMonitor", "PrometheusRule")], [2, 2, 1])

@@ -31,7 +31,10 @@ pub fn lacking_pods(world: &World) -> Vec<String> {
 fn lacks_pod(store: &Store, id: &Id, target: &Arc<Object>) -> Option<String> {
     let uid = &target["metadata"]["uid"];
     let pods = store.all(&resources::PODS).map(|(_, pod)| pod);
-    let own = pods.filter(|pod| owners(pod).any(|owner| owner["uid"] == *uid));
+    let own = pods.filter(|pod| {
+        owners(pod).any(|owner| owner["uid"] == *uid)
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    });
     let own = own.count() as u64;
     let wanted = target["spec"]["replicas"].as_u64().unwrap_or(1);
     if own >= wanted || target["metadata"]["deletionTimestamp"].is_string() {
