@@ -23,7 +23,6 @@ impl Demand {
     }
 }
 
-/// Sets the demand of a consumer.
 #[derive(Clone)]
 pub(super) struct DemandSender(watch::Sender<Demand>);
 
@@ -40,7 +39,7 @@ impl DemandSender {
             .send_if_modified(|now| std::mem::replace(now, demand) != demand);
     }
 
-    /// Has the consumer look again at what else decides how much it consumes.
+    /// Makes the consumer re-evaluate its prefetch, although the demand itself has not changed.
     pub(super) fn wake(&self) {
         self.0.send_modify(|_| {});
     }

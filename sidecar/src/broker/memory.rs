@@ -32,7 +32,7 @@ struct State {
     rejected: Vec<Stored>,
     failed: usize,
     in_flight: BTreeMap<u64, Stored>,
-    /// Deliveries that the broker will deliver again, although they are in flight.
+    /// Deliveries whose leases have expired: they are delivered again although they are in flight.
     expired: BTreeSet<u64>,
     most_in_flight: usize,
     demand: Demand,
@@ -49,7 +49,6 @@ struct State {
 /// A message in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The message.
     pub body: Bytes,
     /// How often it was delivered.
     pub delivered: u32,
@@ -68,12 +67,13 @@ impl Memory {
         }
     }
 
-    /// Makes it a classic queue: it does not count deliveries, so a deferred message goes to its end.
+    /// Turns the consumed queue into a classic one: it does not count deliveries, so a deferred message goes to its
+    /// end.
     pub fn is_classic(&self) {
         self.state.lock().counts = false;
     }
 
-    /// A sidecar connects.
+    /// Connects a sidecar.
     pub fn connect(&self, events: UnboundedSender<Event>) {
         let mut state = self.state.lock();
         let _ = events.send(Event::Connected);
@@ -127,7 +127,7 @@ impl Memory {
         self.state.lock().refusals.extend(refusals);
     }
 
-    /// The leases of all messages in flight expire.
+    /// Expires the leases of all messages in flight.
     pub fn expire(&self) {
         let mut state = self.state.lock();
         state.expired = state.in_flight.keys().copied().collect();
@@ -159,7 +159,7 @@ impl Memory {
         self.put_delivered(queue, bodies, 0);
     }
 
-    /// Puts messages into a queue that were delivered so often before.
+    /// Puts messages into a queue as if they had already been delivered `delivered` times.
     pub fn put_delivered(
         &self,
         queue: &str,
@@ -189,7 +189,7 @@ impl Memory {
             .into()
     }
 
-    /// How often a message was requeued because processing it failed.
+    /// How often a message was requeued as failed.
     pub fn failed(&self) -> usize {
         self.state.lock().failed
     }
@@ -199,7 +199,7 @@ impl Memory {
         self.state.lock().rejected.clone()
     }
 
-    /// How many deliveries there were.
+    /// The number of deliveries so far.
     pub fn deliveries(&self) -> u64 {
         self.state.lock().last
     }

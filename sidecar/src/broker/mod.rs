@@ -20,15 +20,15 @@ pub trait Broker: Clone + Send + Sync + 'static {
     /// Sets how many messages to keep in flight.
     fn demand(&self, demand: Demand);
 
-    /// Publishes a message. It is enqueued for sending, in order, when this returns; the future resolves once the
+    /// Publishes a message. It is queued for sending, in order, before this returns; the future resolves once the
     /// broker has confirmed it, across any number of reconnects.
     fn publish(
         &self,
         publication: Publication,
     ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static;
 
-    /// Called before a delivery is processed for the first time. Returns whether this process still has it; if not,
-    /// the broker delivers it again, and it needs no settlement.
+    /// Called before a delivery is first processed. Returns whether this process still owns it; if not, the broker
+    /// redelivers it and it needs no settlement.
     fn begin(&self, receipt: &Receipt) -> bool {
         !receipt.is_lost()
     }
@@ -40,8 +40,8 @@ pub trait Broker: Clone + Send + Sync + 'static {
         settlement: Settlement,
     ) -> impl Future<Output = ()> + Send + 'static;
 
-    /// Returns a delivery whose results could not be stored: behind the other messages of its queue where nothing else
-    /// keeps it from being delivered again before them, for as long as its destination is missing (SC-26).
+    /// Returns a delivery whose results could not be stored, because their destination is missing. If nothing else
+    /// would keep the queue from delivering it again before all others, it goes to the end of the queue (SC-26).
     fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
         self.settle(&delivery.receipt, Settlement::RequeueFailed)
     }
@@ -69,7 +69,7 @@ pub enum Event {
 /// A delivered message.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Identifies the delivery when it is settled.
+    /// Identifies the delivery for settlement.
     pub receipt: Receipt,
     /// The message body, or its beginning if the message is larger than this process accepts.
     pub body: Bytes,
@@ -82,7 +82,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Whether its body is that of the message, so that it can be published again.
+    /// Whether `body` is the whole message, so that it can be published again.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.body.len() == self.size
@@ -120,19 +120,19 @@ impl Receipt {
         (self.connection, self.number)
     }
 
-    /// Whether the connection of the delivery is lost, so that the broker redelivers the message in any case.
+    /// Whether the delivery's connection is lost, so that the broker redelivers the message in any case.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled()
     }
 
-    /// Resolves when the connection of the delivery is lost.
+    /// Resolves when the delivery's connection is lost.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 }
 
-/// How a delivery is settled.
+/// How to settle a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// Remove it from the queue.
@@ -148,7 +148,7 @@ pub enum Settlement {
 }
 
 impl Settlement {
-    /// Whether the broker delivers the message again.
+    /// Whether the broker will redeliver the message.
     #[must_use]
     pub fn is_requeue(self) -> bool {
         matches!(self, Self::RequeueFailed | Self::Requeue | Self::RequeueNow)
@@ -158,11 +158,8 @@ impl Settlement {
 /// A message to publish.
 #[derive(Clone, Debug)]
 pub struct Publication {
-    /// The queue's name.
     pub queue: String,
-    /// The message's id.
     pub id: String,
-    /// The message body.
     pub body: Bytes,
     /// Properties inherited from the source delivery.
     pub origin: Origin,
@@ -185,7 +182,7 @@ pub enum Refusal {
     /// Not permitted by the broker.
     #[error("forbidden by the broker: {0}")]
     Forbidden(String),
-    /// This process is closing its connections.
+    /// This process is closing the connection.
     #[error("the connection is being closed")]
     Closing,
 }

@@ -12,17 +12,17 @@ use crate::broker::backoff::ReconnectBackoff;
 use crate::config::{Password, RabbitMqConfig, Secret};
 use crate::metrics::BrokerMetrics;
 
-/// The reply code for a queue that does not exist.
+/// Reply code for a missing queue.
 const NOT_FOUND: u16 = 404;
 
 /// Opens connections for one purpose.
 pub(super) struct Connector {
     settings: RabbitMqConfig,
     actor: String,
-    /// Of a delivery with more bytes, only the beginning is received; `None`: there is no limit.
+    /// Larger deliveries are received only in part; `None`: no limit.
     largest: Option<usize>,
     backoff: ReconnectBackoff,
-    /// The last logged reason, to log repeated failures once.
+    /// The last reason that was logged, so that a repeated failure is logged once.
     last_logged: Option<String>,
     since: Option<Instant>,
     closing: CancellationToken,
@@ -78,7 +78,7 @@ impl Connector {
         }
     }
 
-    /// A connection serves its purpose, so that reasons are logged again.
+    /// Called when a connection is in service: from now on, failures are logged again.
     pub(super) fn log_service(&mut self, purpose: Purpose) {
         if self.last_logged.take().is_some() {
             tracing::info!(connection = name(purpose), "reconnected to RabbitMQ");
@@ -101,8 +101,8 @@ impl Connector {
         }
     }
 
-    /// Whether a queue exists; `None` if the broker does not say. On a connection of its own, because the broker closes
-    /// the channel if there is no such queue.
+    /// Whether a queue exists; `None` if the broker does not answer. Uses its own connection, because the broker closes
+    /// the channel on which a missing queue is declared passively.
     pub(super) fn has_queue(&self, queue: &str) -> impl Future<Output = Option<bool>> + use<> {
         let (settings, actor, queue) =
             (self.settings.clone(), self.actor.clone(), queue.to_owned());
@@ -152,7 +152,7 @@ async fn open(
     }
 }
 
-/// Reads the password anew at each attempt, since Secrets are rotated.
+/// Rereads the password at each attempt, since Secrets are rotated.
 fn password(password: &Password) -> io::Result<Secret> {
     match password {
         Password::Value(value) => Ok(value.clone()),

@@ -28,7 +28,7 @@ pub(super) struct Session {
     pub(super) settlements: mpsc::UnboundedReceiver<(Receipt, Settlement)>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) metrics: BrokerMetrics,
-    /// Connections to queues that are gone, with messages in flight.
+    /// Connections to deleted queues that still have messages in flight.
     pub(super) detached: Vec<Detached>,
 }
 
@@ -38,7 +38,7 @@ enum End {
     Lost(String),
     /// The broker has cancelled all its consumers because the queue was deleted or moved.
     QueueIsGone(Connection),
-    /// It was closed gracefully.
+    /// Closed gracefully.
     Closed,
 }
 
@@ -61,7 +61,7 @@ impl ConsumerTimeout {
         self.needed.filter(|_| !self.refused)
     }
 
-    /// Leaves the argument out from now on if it is the reason why the channel was closed.
+    /// Stops sending the argument if it is the reason why the channel was closed.
     fn channel_closed(&mut self, text: &str) {
         self.refused |= self.needed.is_some() && text.contains(CONSUMER_TIMEOUT);
     }
@@ -112,8 +112,8 @@ impl Session {
         }
     }
 
-    /// Keeps a connection for its messages in flight. Without any, it is closed, for one of its consumers may be alive
-    /// (the broker may have cancelled only another one), and nobody would take what the broker delivers to it.
+    /// Keeps a connection open for its messages in flight. Without any, it is closed: the broker may have cancelled
+    /// only one of its consumers, and nobody would take what it delivers to another.
     fn detach(&mut self, detached: Detached) {
         if detached.unsettled() == 0 {
             tokio::spawn(detached.close());
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Serves the connection until it has ended, or nothing more can be delivered on it.
+    /// Serves the connection until it ends, or nothing more can be delivered on it.
     async fn serve(&mut self, mut connection: Connection, consuming: &mut Consuming) -> End {
         loop {
             self.adjust(&connection, consuming);
@@ -153,7 +153,8 @@ impl Session {
                     self.log_queue_is_gone();
                 }
                 ConsumeStep::QueueExists(true) => {
-                    // What it has taken back is processed again, so no result of it may be sent (SC-74).
+                    // The broker has taken the deliveries back and will redeliver them, so no result of them may be
+                    // sent (SC-74).
                     consuming.lost.cancel();
                     self.close(connection, consuming).await;
                     return End::Lost(self.delivery_timed_out());
@@ -166,8 +167,8 @@ impl Session {
         }
     }
 
-    /// Reports that the connection serves: as soon as it consumes, or has no reason to. Until then, the broker may
-    /// close the channel, for example because there is no queue.
+    /// Reports the connection as in service, once it consumes or has no reason to. Before that, the broker may still
+    /// close the channel, for example because the queue does not exist.
     fn announce(&mut self, consuming: &mut Consuming) {
         let is_settled = consuming.changing.is_none() && !consuming.queue_is_gone;
         if is_settled && !std::mem::replace(&mut consuming.serves, true) {
@@ -189,7 +190,8 @@ impl Session {
         };
         tokio::select! {
             biased;
-            // First, or the broker would deliver one more message in place of one that was made up for (SC-31).
+            // First, or the broker would deliver another message in place of one that is no longer compensated for
+            // (SC-31).
             Ok(()) = self.demand.changed() => ConsumeStep::DemandChanged,
             Some((receipt, settlement)) = self.settlements.recv() => ConsumeStep::Settle(receipt, settlement),
             event = connection.event() => ConsumeStep::Event(event),
@@ -199,8 +201,8 @@ impl Session {
         }
     }
 
-    /// Adds or cancels a consumer if the total prefetch differs from the demand, and returns what is to be returned
-    /// unless a cancellation comes first.
+    /// Adds or cancels a consumer if the total prefetch differs from the demand. Requeues the deliveries that wait for
+    /// a cancellation, unless one is pending.
     fn adjust(&self, connection: &Connection, consuming: &mut Consuming) {
         if consuming.queue_is_gone {
             consuming.return_all(connection);
@@ -297,9 +299,9 @@ impl Session {
     fn cancelled_by_broker(&mut self, name: &str, consuming: &mut Consuming) {
         consuming.consumers.retain(|consumer| consumer.name != name);
         consuming.changing = None;
-        // Messages of a deleted queue are not redelivered, so those in flight are finished (SC-21).
+        // Messages of a deleted queue are not redelivered, so finish those in flight (SC-21).
         consuming.queue_is_gone = true;
-        // The next queue of this name may have another type.
+        // A new queue of this name may have another type.
         self.timeout.refused = false;
         if !consuming.may_be_late() {
             self.log_queue_is_gone();
@@ -366,12 +368,12 @@ impl Session {
     }
 }
 
-/// The result of a lookup, if there is one. A lookup that panicked has found nothing.
+/// The result of a running lookup. A lookup that panicked counts as "not found".
 async fn looked_up(lookup: &mut Option<AbortOnDropHandle<bool>>) -> Option<bool> {
     Some(lookup.as_mut()?.await.unwrap_or(false))
 }
 
-/// Quorum queues count deliveries, since RabbitMQ 4.3 only failed ones; classic queues only set the `redelivered` flag
+/// Quorum queues count deliveries, since RabbitMQ 4.3 only failed ones; classic queues set only the `redelivered` flag
 /// (SC-34).
 fn deliveries(redelivered: bool, count: Option<u64>) -> Deliveries {
     match count {

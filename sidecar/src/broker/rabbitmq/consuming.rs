@@ -1,4 +1,4 @@
-//! The state of one connection that consumes.
+//! The state of one consuming connection.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use super::prefetch::Change;
 use super::unacknowledged::{Acknowledgement, Unacknowledged};
 use crate::broker::{Receipt, Settlement};
 
-/// Since this version, a quorum queue takes back a delivery that is not settled in time, and cancels its consumer.
-/// Before, the channel was closed.
+/// From this version on, a quorum queue takes back a delivery that is not settled in time, and cancels its consumer.
+/// Earlier versions close the channel.
 const CANCELS_LATE: (u16, u16) = (4, 3);
-/// A delivery that is older may have exceeded a consumer timeout, which is set in minutes.
+/// Only an older delivery can have exceeded a consumer timeout, which is set in minutes.
 pub(super) const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// State of one connection.
 pub(super) struct Consuming {
     pub(super) connection: u64,
-    /// The broker also cancels a consumer that does not settle a delivery in time.
+    /// Whether the broker also cancels a consumer that does not settle a delivery in time.
     pub(super) cancels_late: bool,
     pub(super) lost: CancellationToken,
-    /// This has been reported.
+    /// Whether the connection has been reported as in service.
     pub(super) serves: bool,
     pub(super) consumers: Vec<Consumer>,
-    /// Number of consumers added so far; makes consumer tags unique.
+    /// Number of consumers added so far, which makes consumer tags unique.
     pub(super) added: u64,
     /// The addition or cancellation of a consumer that the broker has not confirmed yet.
     pub(super) changing: Option<Change>,
-    /// The broker has cancelled a consumer because the queue was deleted or moved, unless the lookup finds it.
+    /// The broker has cancelled a consumer, so the queue was deleted or moved, unless the lookup finds it.
     pub(super) queue_is_gone: bool,
-    /// Tells whether the queue still exists.
+    /// Resolves to whether the queue still exists.
     pub(super) lookup: Option<AbortOnDropHandle<bool>>,
     pub(super) unacknowledged: Unacknowledged,
-    /// Deliveries to return once no consumer is to be cancelled: the broker would deliver them to it again, at once.
+    /// Deliveries to requeue once no cancellation is pending: a consumer that is being cancelled would get them again
+    /// at once.
     pub(super) returning: Vec<(u64, Settlement)>,
 }
 
@@ -60,26 +60,26 @@ impl Consuming {
         }
     }
 
-    /// Whether a delivery may not have been settled in time. Otherwise the queue is not looked for: one that was
-    /// deleted and made again exists, too, but does not redeliver what is in flight.
+    /// Whether a delivery may have exceeded its consumer timeout. If not, the queue is not looked up: one that was
+    /// deleted and recreated exists, too, but does not redeliver the messages in flight.
     pub(super) fn may_be_late(&self) -> bool {
         let age = self.unacknowledged.age();
         self.cancels_late && age.is_some_and(|age| age >= MIN_CONSUMER_TIMEOUT)
     }
 
-    /// Whether the queue has been deleted, so that the broker does not deliver again what is in flight.
+    /// Whether the queue has been deleted, so that messages in flight are not redelivered.
     pub(super) fn is_not_redelivered(&self) -> bool {
         self.queue_is_gone && self.lookup.is_none()
     }
 
-    /// Whether, in addition, nothing more is delivered. If the lookup got no answer, the broker may have cancelled only
-    /// one of several consumers.
+    /// Whether, in addition, nothing more will be delivered. If the lookup got no answer, the broker may have cancelled
+    /// only one of several consumers.
     pub(super) fn may_reconnect(&self) -> bool {
         let is_idle = || self.unacknowledged.unsettled().next().is_none();
         self.is_not_redelivered() && (self.consumers.is_empty() || is_idle())
     }
 
-    /// Number of unsettled deliveries of cancelled consumers, without those to return.
+    /// Number of unsettled deliveries of cancelled consumers, except those to requeue.
     pub(super) fn draining(&self) -> usize {
         let is_active =
             |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
@@ -100,7 +100,7 @@ impl Consuming {
             return;
         }
         if settlement.is_requeue() {
-            // It stays unsettled until then, so that no acknowledgement of later deliveries includes it.
+            // It stays unsettled until it is requeued, so that no acknowledgement of later deliveries includes it.
             self.returning.push((receipt.number, settlement));
             return;
         }
@@ -110,14 +110,14 @@ impl Consuming {
         }
     }
 
-    /// A delivery of a lost connection is settled.
+    /// Drops a delivery that is settled on a lost connection.
     pub(super) fn forget(&mut self, receipt: &Receipt) {
         if receipt.connection == self.connection {
             self.unacknowledged.settle(receipt.number, false);
         }
     }
 
-    /// Returns the deliveries that wait for it.
+    /// Requeues the deliveries in `returning`.
     pub(super) fn return_all(&mut self, connection: &Connection) {
         for (number, settlement) in std::mem::take(&mut self.returning) {
             if !self.unacknowledged.settle(number, false) {
@@ -131,7 +131,7 @@ impl Consuming {
         }
     }
 
-    /// Sends the acknowledgements that wait.
+    /// Sends the pending acknowledgements.
     pub(super) fn acknowledge(&mut self, connection: &Connection) {
         for acknowledgement in self.unacknowledged.take_acknowledgements() {
             match acknowledgement {
@@ -141,7 +141,7 @@ impl Consuming {
         }
     }
 
-    /// Of all consumers together.
+    /// The total prefetch of all consumers.
     pub(super) fn prefetch(&self) -> usize {
         self.consumers
             .iter()

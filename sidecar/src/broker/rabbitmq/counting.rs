@@ -1,12 +1,12 @@
-//! Whether the queue counts deliveries. The broker does not report the queue's type, but a message that was delivered
-//! before and has no count shows that it does not (SC-34).
+//! Whether the queue counts deliveries. The broker does not report the type of a queue, but a redelivered message
+//! without a count shows that it does not (SC-34).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::decide::Deliveries;
 
-/// What the deliveries of a connection have shown.
+/// What the deliveries of a connection have revealed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counting(Arc<AtomicBool>);
 
@@ -23,7 +23,7 @@ impl Counting {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Forgets it: the next connection may find another queue of this name.
+    /// Forgets it: the next connection may find a different queue of this name.
     pub(super) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -1,14 +1,14 @@
-//! Messages in flight of a queue that was deleted or moved. They are not redelivered, so they are finished, while the
-//! next connection consumes with the other slots (SC-21).
+//! Messages in flight of a queue that was deleted or moved. They are not redelivered, so they are finished while the
+//! next connection consumes with the remaining slots (SC-21).
 
 use asya_amqp::Connection;
 
 use super::consuming::Consuming;
 use crate::broker::{Receipt, Settlement};
 
-/// What is in flight on a connection whose consumers the broker has cancelled.
+/// The messages in flight on a connection whose consumers the broker has cancelled.
 pub(super) struct Detached {
-    /// `None` if it is lost.
+    /// `None` once it is lost.
     connection: Option<Connection>,
     consuming: Consuming,
 }
@@ -21,12 +21,11 @@ impl Detached {
         }
     }
 
-    /// Number of messages in flight.
     pub(super) fn unsettled(&self) -> usize {
         self.consuming.unacknowledged.unsettled().count()
     }
 
-    /// Settles a delivery of this connection. The broker may not know it any more.
+    /// Settles a delivery of this connection. The broker may no longer know it.
     pub(super) fn settle(&mut self, receipt: &Receipt, settlement: Settlement) {
         if let Some(connection) = &self.connection {
             self.consuming.settle(connection, receipt, settlement);

@@ -34,13 +34,12 @@ use crate::metrics::BrokerMetrics;
 /// How long a failed message is held before it is requeued (SC-77).
 const REQUEUE_DELAY: Duration = Duration::from_secs(1);
 
-/// The broker.
 #[derive(Clone)]
 pub struct RabbitMq {
     demand: DemandSender,
     settlements: mpsc::UnboundedSender<(Receipt, Settlement)>,
     publications: mpsc::UnboundedSender<publisher::Request>,
-    /// The queue that is consumed.
+    /// The consumed queue.
     queue: String,
     near_limit: NearDeliveryLimit,
     counting: Counting,
@@ -48,21 +47,19 @@ pub struct RabbitMq {
     /// Cancelled on shutdown, before the connections are closed.
     stopping: CancellationToken,
     closing: CancellationToken,
-    /// One task per connection.
+    /// Tracks one task per connection.
     connections: TaskTracker,
 }
 
 /// Settings of both connections.
 pub struct ConnectionSettings {
-    /// Connection settings.
     pub broker: config::RabbitMqConfig,
-    /// The queue to consume.
     pub queue: String,
-    /// The actor's name, part of the connection names.
+    /// The actor's name, which is part of the connection names.
     pub actor: String,
-    /// Consumer timeout, where the broker's default is too short.
+    /// The consumer timeout to request, if the broker's default is too short.
     pub consumer_timeout: Option<Duration>,
-    /// Of a message with more bytes, only the beginning is received; `None`: there is no limit.
+    /// Larger messages are received only in part; `None`: no limit.
     pub max_message_size: Option<usize>,
     /// Cancelled on shutdown.
     pub stopping: CancellationToken,
@@ -149,7 +146,7 @@ impl RabbitMq {
         let _ = self.settlements.send((receipt, settlement));
     }
 
-    /// A copy of a message for the end of the queue that is consumed.
+    /// A copy of a message, to be published to the end of the consumed queue.
     fn relocated(&self, body: Bytes) -> Publication {
         let id = Message::read(&body)
             .ok()
@@ -197,7 +194,7 @@ impl Broker for RabbitMq {
 
     fn defer(&self, delivery: &Delivery) -> impl Future<Output = ()> + Send + 'static {
         let (this, receipt) = (self.clone(), delivery.receipt.clone());
-        // A queue that counts must see each failure, since its delivery limit ends them.
+        // A queue that counts deliveries must see each failure, so that its delivery limit can end them.
         let relocating = (self.counting.is_absent() && delivery.is_whole())
             .then(|| self.request(self.relocated(delivery.body.clone()), true));
         async move {
@@ -238,13 +235,13 @@ mod tests {
     type Publications = mpsc::UnboundedReceiver<publisher::Request>;
     type Events = mpsc::UnboundedReceiver<Event>;
 
-    /// A broker without connections.
+    /// A broker without connections, and the requests to its tasks.
     pub(super) fn broker() -> (RabbitMq, Settlements, Publications) {
         let (broker, settled, published, _) = broker_with_events();
         (broker, settled, published)
     }
 
-    /// A broker without connections, and what it reports.
+    /// A broker without connections, the requests to its tasks, and its events.
     pub(super) fn broker_with_events() -> (RabbitMq, Settlements, Publications, Events) {
         let (events, reported) = mpsc::unbounded_channel();
         let (settlements, settled) = mpsc::unbounded_channel();
@@ -298,7 +295,7 @@ mod tests {
         }
     }
 
-    /// SC-26, SC-34: a delivery limit ends it; and it is not known of a first delivery whether there is one.
+    /// SC-26, SC-34: its delivery limit ends the retries; and a first delivery does not show whether the queue counts.
     #[tokio::test]
     async fn deferred_message_is_rejected_where_deliveries_may_count() {
         for deliveries in [Deliveries::First, Deliveries::Before(1)] {

@@ -1,6 +1,6 @@
-//! Messages that the broker would soon drop: without a configured limit, a quorum queue of RabbitMQ 4.0 and later drops
-//! a message that was returned more than 20 times, if it has no dead letter exchange. Instead of being returned once
-//! more, they are published to the end of their queue, where their count starts over (SC-34).
+//! Messages that the broker would soon drop: by default, a quorum queue of RabbitMQ 4.0 and later without a dead letter
+//! exchange drops a message that was returned more than 20 times. Instead of being returned once more, such a message
+//! is published to the end of its queue, where its count starts over (SC-34).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::{DemandSender, RabbitMq};
 use crate::broker::{Delivery, Event, Receipt, Refusal, Settlement};
 use crate::intake::{MAX_STALLED, MAX_STALLED_SIZE};
 
-/// Returned at most this often. Lost connections count as well, so this leaves a margin of two.
+/// A message is returned at most this often. Lost connections count as well, so this leaves a margin of two.
 const MAX_RETURNS: u64 = 18;
 
-/// Delays before the copy of a message is published again if it was not stored. After the last one, the message is
-/// processed again instead.
+/// Delays before a copy that was not stored is published again. After the last one, the message is processed again
+/// instead.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LAST_DELAY: Duration = Duration::from_secs(16);
 
-/// The messages in flight that were returned almost as often as the broker allows.
+/// Messages in flight that were returned almost as often as the broker allows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NearDeliveryLimit(Arc<State>);
 
@@ -31,20 +31,21 @@ pub(super) struct NearDeliveryLimit(Arc<State>);
 struct State {
     /// By connection number and delivery tag.
     deliveries: Mutex<HashMap<(u64, u64), Delivery>>,
-    /// How many wait because their copies were refused.
+    /// How many are kept because their copies were refused.
     kept: AtomicUsize,
 }
 
-/// A message that waits because its copy was refused, until this is dropped. Meanwhile, another one may be delivered in
-/// its place: otherwise a few of them would keep all others in a full queue, which would refuse their copies for ever.
+/// Guard of a message that is kept because its copy was refused. While it exists, another message may be delivered in
+/// its place. Otherwise a few of them would keep all others in a full queue, which would then refuse their copies
+/// forever.
 pub(super) struct Kept {
     limit: NearDeliveryLimit,
     demand: DemandSender,
 }
 
 impl NearDeliveryLimit {
-    /// Keeps a delivery that must not be returned any more. `count`: how often it was returned. A message that is too
-    /// large for this process cannot be published again.
+    /// Records a delivery that must not be returned any more, where `count` is how often it was returned. A message
+    /// that is too large for this process cannot be published again.
     pub(super) fn delivered(&self, delivery: &Delivery, count: Option<u64>) {
         if count.is_some_and(|count| count >= MAX_RETURNS) && delivery.is_whole() {
             self.insert(delivery);
@@ -56,22 +57,22 @@ impl NearDeliveryLimit {
         self.0.deliveries.lock().insert(key, delivery.clone());
     }
 
-    /// Takes a delivery that must not be returned any more.
+    /// Takes a delivery, if it must not be returned any more.
     pub(super) fn take(&self, receipt: &Receipt) -> Option<Delivery> {
         self.0.deliveries.lock().remove(&receipt.key())
     }
 
-    /// Forgets all deliveries of a lost connection.
+    /// Forgets the deliveries of a lost connection.
     pub(super) fn clear(&self) {
         self.0.deliveries.lock().clear();
     }
 
-    /// How many messages may be delivered in place of those that wait.
+    /// How many messages may be delivered in place of those that are kept.
     pub(super) fn made_up_for(&self) -> usize {
         self.0.kept.load(Ordering::Relaxed).min(MAX_STALLED)
     }
 
-    /// Makes up for a message that waits.
+    /// Lets another message be delivered in place of one that is kept.
     pub(super) fn keep(&self, demand: &DemandSender) -> Kept {
         self.0.kept.fetch_add(1, Ordering::Relaxed);
         demand.wake();
@@ -90,9 +91,9 @@ impl Drop for Kept {
 }
 
 impl RabbitMq {
-    /// Moves a message to the end of its queue instead of returning it. Until the copy is stored, the delivery is kept,
-    /// since returning it may make the broker drop it; at shutdown, the margin covers that. It may be kept because its
-    /// queue is full, and that because its results could not be sent, so it is also tried again whether they can.
+    /// Moves a message to the end of its queue instead of returning it. The delivery is kept until the copy is stored,
+    /// since returning it might make the broker drop it; the margin covers a shutdown. The queue may be full precisely
+    /// because results could not be sent, so after a while sending them is tried again.
     pub(super) async fn relocate(self, delivery: Delivery, settlement: Settlement) {
         let receipt = delivery.receipt.clone();
         let (mut delay, mut kept) = (FIRST_DELAY, None);
@@ -107,7 +108,7 @@ impl RabbitMq {
                     tracing::warn!(
                         "a message was returned so often that the broker may drop it; it went to the end of its queue"
                     );
-                    // Before the message is settled, so that the broker does not deliver one more in its place.
+                    // Before settlement, so that the broker does not deliver one more in its place.
                     drop(kept);
                     return self.send(receipt, Settlement::Acknowledge);
                 }
@@ -140,15 +141,15 @@ impl RabbitMq {
         }
     }
 
-    /// Has a message processed again without returning it, which costs no delivery.
+    /// Processes a message again without returning it, which costs no delivery.
     fn deliver_again(&self, delivery: Delivery) {
         self.near_limit.insert(&delivery);
         // The receiver is gone during shutdown.
         let _ = self.events.send(Event::Delivered(delivery));
     }
 
-    /// Through the default exchange, since another one may route the copy to other queues only. Without permission for
-    /// it, there is no other way than the one by which messages come to this queue anyway.
+    /// Publishes to the default exchange, since another exchange might route the copy to other queues only. If that is
+    /// not permitted, publishes the way messages come to this queue anyway.
     async fn publish_to_own_queue(&self, body: &Bytes) -> Result<(), Refusal> {
         match self.request(self.relocated(body.clone()), true).await {
             Err(Refusal::Forbidden(_)) => self.request(self.relocated(body.clone()), false).await,
@@ -169,14 +170,14 @@ mod tests {
     use crate::decide::Deliveries;
     use crate::intake::MAX_STALLED_SIZE;
 
-    /// A delivery that was returned often.
+    /// A delivery that must not be returned any more.
     fn often_returned(near_limit: &super::NearDeliveryLimit) -> Delivery {
         let delivery = delivery(Deliveries::Before(18));
         near_limit.delivered(&delivery, Some(18));
         delivery
     }
 
-    /// SC-34, SC-74: the broker would drop it.
+    /// SC-34, SC-74: the broker would drop the message.
     #[tokio::test(start_paused = true)]
     async fn message_near_the_delivery_limit_is_kept_until_its_copy_is_stored() {
         let (broker, mut settled, mut published) = broker();
@@ -201,7 +202,8 @@ mod tests {
         assert_eq!(settlement, Settlement::Acknowledge);
     }
 
-    /// SC-31, SC-34: its queue may be full because nothing could be sent to the next one for a while, as this message.
+    /// SC-31, SC-34: its queue may be full because, for a while, nothing could be sent to the next one, like this
+    /// message.
     #[tokio::test(start_paused = true)]
     async fn message_near_the_delivery_limit_is_processed_again_if_its_copy_is_not_stored() {
         let (broker, mut settled, mut published, mut events) = broker_with_events();
@@ -273,7 +275,7 @@ mod tests {
         }
     }
 
-    /// SC-83: the copy would be its beginning only.
+    /// SC-83: the copy would consist of its beginning only.
     #[tokio::test]
     async fn message_of_which_only_the_beginning_is_known_is_not_published_again() {
         let (broker, mut settled, mut published) = broker();
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(settlement, Settlement::RequeueFailed);
     }
 
-    /// SC-74: the broker delivers the message again, and both would be processed.
+    /// SC-74: the broker redelivers the message, so both would be processed.
     #[tokio::test(start_paused = true)]
     async fn no_copy_is_published_for_a_lost_delivery() {
         let (broker, mut settled, mut published) = broker();

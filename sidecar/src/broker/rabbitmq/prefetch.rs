@@ -4,7 +4,6 @@
 /// A change of the set of consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
     None,
     /// Add a consumer with this prefetch count.
     Add(usize),
@@ -12,16 +11,16 @@ pub(super) enum Change {
     CancelLast,
 }
 
-/// Up to this many, consumers are added however little they add.
+/// Up to this many consumers, another one is added however little prefetch it adds.
 const FEW: usize = 8;
-/// With more, one is added for at least this part of their prefetch.
+/// Beyond that, another one is added only if it adds more than the current prefetch divided by this.
 const SHARE: usize = 4;
 
 /// The next change on the way to `wanted` messages in flight.
 ///
-/// `draining` is the number of unsettled messages of cancelled consumers, which count until they are settled. Each that
-/// is settled makes room for one more message. A consumer for each would be many consumers, so a part of the room is
-/// left unused until there is enough of it, or none is left.
+/// `draining` is the number of unsettled messages of cancelled consumers, which count until they are settled. Each
+/// settlement makes room for one more message, but one consumer per message would be too many, so some of the room
+/// stays unused until there is enough of it, or none is left to drain.
 pub(super) fn change(wanted: usize, draining: usize, prefetches: &[usize]) -> Change {
     let allowed: usize = prefetches.iter().sum();
     if allowed + draining > wanted && !prefetches.is_empty() {
@@ -46,7 +45,7 @@ mod tests {
             (0, 0, &[] as &[usize], Change::None),
             (1, 0, &[], Change::Add(1)),
             (1, 0, &[1], Change::None),
-            // Lookahead is enabled, then disabled while one of its messages is in process.
+            // Lookahead is enabled, then disabled while one of its messages is being processed.
             (17, 0, &[1], Change::Add(16)),
             (17, 0, &[1, 16], Change::None),
             (1, 0, &[1, 16], Change::CancelLast),
@@ -58,7 +57,7 @@ mod tests {
             (17, 1, &[15], Change::Add(1)),
             (17, 1, &[16], Change::None),
             (17, 0, &[16], Change::Add(1)),
-            // A message of a cancelled consumer that is processed for hours keeps no other slot idle.
+            // A message of a cancelled consumer that takes hours keeps no other slot idle.
             (8, 7, &[], Change::Add(1)),
             (8, 6, &[1], Change::Add(1)),
             (8, 1, &[1; 6], Change::Add(1)),

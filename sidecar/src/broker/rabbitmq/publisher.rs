@@ -13,7 +13,7 @@ use crate::broker::{Event, Publication, Refusal};
 use crate::config::{Publish, RabbitMqConfig};
 use crate::metrics::BrokerMetrics;
 
-/// If the broker confirms nothing and takes nothing for this long, what is unconfirmed is sent again on a new
+/// If the broker neither confirms nor reads anything for this long, unconfirmed publications are sent again on a new
 /// connection (SC-28).
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an AMQP short string, in bytes.
@@ -29,7 +29,7 @@ const PRECONDITION_FAILED: u16 = 406;
 pub(super) struct Request {
     pub(super) publication: Publication,
     pub(super) reply: oneshot::Sender<Result<(), Refusal>>,
-    /// To the default exchange in any case, or refused: another exchange may route it to other queues only (SC-24).
+    /// Publish to the default exchange or not at all: another exchange may route it to other queues only (SC-24).
     pub(super) must_reach_queue: bool,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Publisher {
     connector: Connector,
     exchange: String,
     configured: Publish,
-    /// The broker has refused the default exchange on this connection (SC-25).
+    /// Whether the broker has refused the default exchange on this connection (SC-25).
     default_is_refused: bool,
     requests: mpsc::UnboundedReceiver<Request>,
     unconfirmed: Unconfirmed<Request>,
     blocked: bool,
-    /// The channel is being reopened.
+    /// Whether the channel is being reopened.
     opening: bool,
     events: mpsc::UnboundedSender<Event>,
     metrics: BrokerMetrics,
@@ -95,11 +95,11 @@ impl Publisher {
     /// Serves the connection until it is lost, and returns the reason; `None` after a graceful close.
     async fn serve(&mut self, mut connection: Connection) -> Option<String> {
         self.opening = false;
-        // The permission may have been missing only for a moment, for example while definitions were imported.
+        // The permission may have been missing only briefly, for example while definitions were imported.
         self.default_is_refused = false;
         loop {
-            // The broker may have closed the channel, and what follows the confirmation of that would be an error of
-            // the connection.
+            // The broker may have closed the channel; anything published after that is confirmed would be a connection
+            // error.
             while let Some(event) = connection.arrived_event() {
                 if let Err(why) = self.take(event, &connection) {
                     return Some(why);
@@ -114,7 +114,7 @@ impl Publisher {
                 }
                 PublishStep::Request(request) => self.unconfirmed.push(request),
                 PublishStep::ConfirmTimeout => {
-                    // The broker may have taken a part of them meanwhile.
+                    // The broker may have read some of it meanwhile.
                     if self.confirm_deadline(&connection) > Some(Instant::now()) {
                         continue;
                     }
@@ -143,7 +143,7 @@ impl Publisher {
         }
     }
 
-    /// When the broker must have confirmed something. A large publication may take longer to reach it.
+    /// When the next confirm is overdue. A large publication may take longer to reach the broker.
     fn confirm_deadline(&self, connection: &Connection) -> Option<Instant> {
         let since = self.unconfirmed.silent_since().filter(|_| !self.blocked)?;
         Some(since.max(connection.last_written()) + CONFIRM_TIMEOUT)
@@ -248,7 +248,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The broker closed the channel because of one publication (SC-25, SC-30).
+    /// Handles a channel that the broker closed because of one publication (SC-25, SC-30).
     fn channel_closed(&mut self, code: u16, text: &str) {
         if code == ACCESS_REFUSED && self.uses_default() {
             tracing::warn!(
@@ -270,7 +270,7 @@ impl Publisher {
         complete(request, Err(refusal));
     }
 
-    /// Whether something unconfirmed went to the default exchange.
+    /// Whether an unconfirmed publication went to the default exchange.
     fn uses_default(&self) -> bool {
         self.unconfirmed
             .addresses()

@@ -17,7 +17,6 @@ use crate::tls;
 /// Connect timeout per address.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// TLS mode.
 #[derive(Clone, Copy, Debug)]
 pub enum Tls<'a> {
     /// No TLS.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 
 use crate::config::{Config, RabbitMqConfig, Transport};
 
-/// What the connection holds that the broker has not read.
+/// How many unread bytes the connection holds.
 pub(super) const BUFFER: usize = 64 << 10;
 
 /// The settings of actor foo.
@@ -22,7 +22,7 @@ pub(super) fn settings() -> RabbitMqConfig {
     }
 }
 
-/// A frame of type `kind` with this payload.
+/// A frame of this type with this payload.
 pub(super) fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a small payload");
     let mut frame = vec![kind];
@@ -33,13 +33,13 @@ pub(super) fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A method without arguments other than these bytes.
+/// A method frame with these encoded arguments.
 pub(super) fn method(channel: u16, class: u16, method: u16, arguments: &[u8]) -> Vec<u8> {
     let ids = [class.to_be_bytes(), method.to_be_bytes()].concat();
     frame(1, channel, &[&ids, arguments].concat())
 }
 
-/// A login, and the broker's end of the connection.
+/// Opens a connection; also returns the broker's end of it.
 pub(super) async fn connected(purpose: Purpose) -> (Connection, DuplexStream) {
     let (ours, mut theirs) = duplex(BUFFER);
     let login = Login {

@@ -1,6 +1,6 @@
-//! Deliveries that the broker waits for: those that are unsettled, and those whose acknowledgements wait to share a
-//! frame and a write. Each one by itself costs the sidecar and the broker a system call and, on a quorum queue, the
-//! broker an entry of its log (SC-102).
+//! Deliveries that the broker still considers unacknowledged: unsettled ones, and those whose acknowledgements wait to
+//! share a frame and a write. A separate acknowledgement each would cost the sidecar and the broker a system call and,
+//! on a quorum queue, the broker a log entry (SC-102).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 /// How long an acknowledgement waits for others.
 const DELAY: Duration = Duration::from_millis(1);
-/// The part of the prefetch that may wait, so that the broker does not run out of messages that it may deliver.
+/// At most the prefetch divided by this may wait to be acknowledged, so that the broker can always deliver more.
 const SHARE: usize = 4;
 
-/// Delivery tags by what they wait for.
+/// Delivery tags, by what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Unacknowledged {
     unsettled: BTreeMap<u64, Unsettled>,
@@ -27,7 +27,7 @@ struct Unsettled {
     since: Instant,
 }
 
-/// A frame: acknowledges a delivery, or all up to it.
+/// An acknowledgement frame: of one delivery, or of all up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
     One(u64),
@@ -40,7 +40,7 @@ impl Unacknowledged {
         self.unsettled.insert(tag, Unsettled { consumer, since });
     }
 
-    /// Settles a delivery; false if it is not unsettled. One that is not acknowledged is nacked by the caller.
+    /// Settles a delivery; false if it was settled before. The caller rejects those that are not acknowledged.
     pub(super) fn settle(&mut self, tag: u64, acknowledged: bool) -> bool {
         let was_unsettled = self.unsettled.remove(&tag).is_some();
         if was_unsettled && acknowledged {
@@ -50,30 +50,30 @@ impl Unacknowledged {
         was_unsettled
     }
 
-    /// The unsettled deliveries, with their consumers.
+    /// Unsettled deliveries, with their consumers.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (u64, &String)> {
         let unsettled = self.unsettled.iter();
         unsettled.map(|(tag, delivery)| (*tag, &delivery.consumer))
     }
 
-    /// How long the oldest unsettled delivery has been unsettled.
+    /// The age of the oldest unsettled delivery.
     pub(super) fn age(&self) -> Option<Duration> {
         let (_, oldest) = self.unsettled.first_key_value()?;
         Some(oldest.since.elapsed())
     }
 
-    /// Whether enough acknowledgements wait to be sent immediately. `prefetch` is that of all consumers
-    /// together.
+    /// Whether enough acknowledgements are pending to be sent at once. `prefetch` is the total of all consumers.
     pub(super) fn is_batch_due(&self, prefetch: usize) -> bool {
         !self.done.is_empty() && self.done.len() >= prefetch / SHARE
     }
 
-    /// The latest time at which the acknowledgements are sent; `None` if there are none.
+    /// When the pending acknowledgements must be sent; `None` if there are none.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.since.map(|since| since + DELAY)
     }
 
-    /// Takes the acknowledgements that wait, as few frames: only those below all unsettled deliveries share one.
+    /// Takes the pending acknowledgements, in as few frames as possible: only those below all unsettled deliveries can
+    /// share one.
     pub(super) fn take_acknowledgements(&mut self) -> Vec<Acknowledgement> {
         self.since = None;
         let mut first = std::mem::take(&mut self.done);
@@ -104,7 +104,7 @@ mod tests {
         all
     }
 
-    /// SC-72, SC-102: an unsettled delivery is never acknowledged with others, a nacked one holds none up.
+    /// SC-72, SC-102: an unsettled delivery is never acknowledged with others, and a rejected one holds none up.
     #[tokio::test]
     async fn only_deliveries_below_all_unsettled_ones_share_an_acknowledgement() {
         for (last, done, nacked, expected) in [

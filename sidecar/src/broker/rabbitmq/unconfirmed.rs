@@ -84,8 +84,8 @@ impl<T> Unconfirmed<T> {
         self.resend_singly = self.resend_singly.saturating_sub(1);
     }
 
-    /// Marks a publication as returned. `basic.return` precedes the confirm and the broker processes in order, so it is
-    /// the first match that has not been returned yet.
+    /// Marks a publication as returned. `basic.return` precedes the confirm, and the broker processes publications in
+    /// order, so it is the first match that has not been returned yet.
     pub(super) fn returned(&mut self, address: &Address) {
         let mut all = self.sent.values_mut();
         if let Some(sent) = all.find(|sent| sent.address == *address && !sent.returned) {
@@ -120,7 +120,7 @@ impl<T> Unconfirmed<T> {
             .collect()
     }
 
-    /// Where the unconfirmed publications were sent.
+    /// The destinations of the unconfirmed publications.
     pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.sent.values().map(|sent| &sent.address)
     }
@@ -135,8 +135,8 @@ impl<T> Unconfirmed<T> {
         }
     }
 
-    /// The broker closed the channel because of a publication. Returns it if it was the only one; otherwise all are
-    /// sent again one at a time until it is identified.
+    /// Called when the broker closed the channel because of a publication. Returns the culprit if only one was
+    /// unconfirmed; otherwise all are sent again one at a time until it is identified.
     pub(super) fn find_rejected(&mut self) -> Option<T> {
         self.resend_singly = self.sent.len();
         self.resend_all();
@@ -147,8 +147,8 @@ impl<T> Unconfirmed<T> {
         self.waiting.pop_front()
     }
 
-    /// Since when the broker has owed a confirm and sent none. A broker that works through many publications is slow,
-    /// not silent.
+    /// Since when the broker has owed a confirm without sending any. A broker that works through many publications is
+    /// slow, not silent.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         let (_, oldest) = self.sent.first_key_value()?;
         Some(

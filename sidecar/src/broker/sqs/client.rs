@@ -29,7 +29,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Api {
     sdk: Client,
     credentials: CachedCredentials,
-    /// Overrides the timeouts for long polls.
+    /// Config override with the timeouts of long polls.
     poll: Builder,
 }
 
@@ -40,7 +40,7 @@ impl Api {
             .region(Region::new(settings.region.clone()))
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts(RESPONSE_TIMEOUT))
-            // Requests are in memory and have a timeout; the protection would wake the process ten times a second
+            // Requests are in memory and have a timeout; this protection would wake the process ten times a second
             // during a long poll (SC-104).
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .identity_cache(IdentityCache::no_cache())
@@ -76,7 +76,6 @@ impl Api {
         }
     }
 
-    /// Configuration override for long polls.
     pub(super) fn poll(&self) -> Builder {
         self.poll.clone()
     }
@@ -89,7 +88,7 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
         .build()
 }
 
-/// Queue URLs, each resolved once and cached.
+/// A cache of queue URLs.
 pub(super) struct Queues {
     api: Api,
     endpoint: Option<String>,
@@ -122,14 +121,14 @@ impl Queues {
         Ok(url)
     }
 
-    /// Evicts a deleted queue: its successor may have another URL.
+    /// Evicts a deleted queue: a recreated one may have another URL.
     pub(super) fn forget(&self, queue: &str) {
         self.known.lock().remove(queue);
     }
 }
 
-/// Replaces scheme and host of a queue URL by those of the endpoint, which might not be reachable under the name that
-/// the server reports.
+/// Replaces scheme and host of a queue URL by those of the endpoint: the host name that the server reports may not be
+/// reachable.
 pub(super) fn at_endpoint(endpoint: Option<&str>, url: &str) -> String {
     let path = url
         .split_once("://")

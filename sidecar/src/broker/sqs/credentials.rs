@@ -17,23 +17,22 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-/// How long before their expiry credentials are renewed.
+/// Credentials are renewed this long before they expire.
 const RENEWED_BEFORE: Duration = Duration::from_mins(5);
 /// How long a renewal may take while the credentials are valid.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed renewal.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 
-/// A provider that caches credentials. The SDK's own cache keeps them until they expire, even when AWS has rejected
-/// them as expired, so it is switched off.
+/// A provider that caches credentials. The SDK's own cache is switched off, since it keeps them until they expire, even
+/// if AWS has rejected them as expired.
 #[derive(Clone)]
 pub(super) struct CachedCredentials(Arc<Cache>);
 
 struct Cache {
     source: Box<dyn ProvideCredentials>,
     current: Mutex<Option<Credentials>>,
-    /// Held while new credentials are obtained, so that concurrent requests obtain them once. When they may be renewed
-    /// again.
+    /// When credentials may be renewed again. Locked during a renewal, so that concurrent requests share it.
     renewal: Arc<tokio::sync::Mutex<Instant>>,
 }
 
@@ -65,7 +64,7 @@ impl CachedCredentials {
         }
     }
 
-    /// Renews the credentials in the background: no request waits for their source while they are valid.
+    /// Renews the credentials in the background, so that no request waits for their source while they are valid.
     fn renew(&self) {
         let Ok(mut renewal) = self.0.renewal.clone().try_lock_owned() else {
             return;
@@ -119,7 +118,7 @@ impl fmt::Debug for CachedCredentials {
 }
 
 /// The environment, web identity (IRSA), containers (EKS Pod Identity, ECS) and instances; no profiles, single sign-on
-/// or processes. The providers are built at the first request, since some of them make requests themselves.
+/// or processes. The providers are built at the first request, since some of them send requests when they are built.
 #[derive(Debug)]
 pub(super) struct DefaultSources {
     region: Region,

@@ -19,7 +19,6 @@ const BATCH_WINDOW: Duration = Duration::from_millis(20);
 const INITIAL_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// Queue of pending deletions.
 #[derive(Clone)]
 pub(super) struct Deletions(mpsc::UnboundedSender<Deletion>);
 
@@ -36,8 +35,8 @@ impl Deletions {
         Self(deletions)
     }
 
-    /// Deletes a message, retrying until SQS confirms the deletion or the visibility timeout expires. One that has
-    /// expired is no reason not to try: until the message is received again, SQS still deletes it.
+    /// Deletes a message, retrying until SQS confirms it or the visibility timeout expires. An expired one is still
+    /// tried once: SQS deletes the message unless it has been received again.
     pub(super) async fn delete(&self, shared: &Shared, number: u64) {
         let mut delay = INITIAL_DELAY;
         while let Some(lease) = shared.leases.get(number) {

@@ -10,7 +10,7 @@ const CONTENT_TOO_LARGE: u16 = 413;
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// Not retryable.
+    /// Not worth a retry.
     #[error("{0}")]
     Refused(Refusal),
     /// Throttling, server errors, connection or credential failures: retryable.
@@ -20,7 +20,7 @@ pub(super) enum Failure {
 
 pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Failure {
     let raw = error.raw_response();
-    // In plain text, so there is no error code.
+    // A plain-text response, without an error code.
     if raw.is_some_and(|response| response.status().as_u16() == CONTENT_TOO_LARGE) {
         return Failure::Refused(Refusal::TooLarge);
     }
@@ -63,14 +63,14 @@ pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
     }
 }
 
-/// Whether the key of an encrypted queue cannot be used until someone changes it or its policy. The codes are
+/// Whether an encrypted queue's key is unusable until someone changes it or its policy. The code is
 /// `KMS.AccessDeniedException` in the query protocol and `KmsAccessDenied` in the JSON protocol, for example.
 fn is_key_unusable(code: &str) -> bool {
     let name = code.rsplit('#').next().unwrap_or(code);
     (name.starts_with("KMS.") || name.starts_with("Kms")) && !is_throttled(name)
 }
 
-/// SQS answers some of these with 403.
+/// Checked separately, because SQS answers some of these with 403.
 fn is_throttled(code: &str) -> bool {
     code.contains("Throttl")
 }
@@ -82,7 +82,7 @@ pub(super) fn is_expired<E: ProvideErrorMetadata>(error: &SdkError<E, HttpRespon
         .is_some_and(|code| code.contains("ExpiredToken"))
 }
 
-/// Whether a request would fail again, since SQS refused what it says, or the permission is missing.
+/// Whether a retry would fail, too: SQS refuses the request itself, or a permission is missing.
 pub(super) fn is_final<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
     let SdkError::ServiceError(response) = error else {
         return false;
@@ -100,7 +100,7 @@ fn is_credential_error(code: &str) -> bool {
         "InvalidClientTokenId",
         "UnrecognizedClient",
         "SignatureDoesNotMatch",
-        // After a step of the clock; the SDK corrects the next request.
+        // After a clock step; the SDK corrects the next request.
         "InvalidSignature",
         "RequestExpired",
     ]

@@ -27,7 +27,7 @@ const MAX_VISIBILITY: Duration = Duration::from_secs(MAX_SQS_VISIBILITY_TIMEOUT 
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) handle: String,
-    /// Receive count.
+    /// How often the message has been received.
     pub(super) received: u32,
     since: Instant,
     /// When the visibility timeout expires.
@@ -73,14 +73,14 @@ impl Leases {
         self.all.lock().insert(number, lease);
     }
 
-    /// Releases a lease.
+    /// Ends a lease.
     pub(super) fn end(&self, number: u64) -> Option<Lease> {
         let lease = self.all.lock().remove(&number);
         self.ended.notify_one();
         lease
     }
 
-    /// Releases a lease that has expired, and returns whether [`Self::due`] has not counted it yet.
+    /// Ends an expired lease; returns whether it had not been counted by [`Self::due`] yet.
     pub(super) fn end_expired(&self, number: u64, now: Instant) -> Option<bool> {
         let mut all = self.all.lock();
         let lease = all.get(&number).filter(|lease| now >= lease.until)?;
@@ -98,12 +98,12 @@ impl Leases {
         self.all.lock().len()
     }
 
-    /// Resolves when a lease has been released.
+    /// Resolves when a lease ends.
     pub(super) async fn one_ended(&self) {
         self.ended.notified().await;
     }
 
-    /// Leases that need attention now.
+    /// The leases that need attention now.
     pub(super) fn due(&self, visibility: Duration, now: Instant) -> DueLeases {
         let mut lost = 0;
         let mut extend = Vec::new();
@@ -129,7 +129,7 @@ impl Leases {
 
 /// The result of [`Leases::due`].
 pub(super) struct DueLeases {
-    /// Number and receipt handle of those to extend, because a third of their visibility timeout has elapsed.
+    /// Number and receipt handle of leases to extend, because a third of their visibility timeout has elapsed.
     pub(super) extend: Vec<(u64, String)>,
     /// How many have expired since the last call.
     pub(super) lost: u64,
@@ -169,7 +169,7 @@ async fn extend_batch(shared: Arc<Shared>, leases: Vec<(u64, String)>) {
     }
 }
 
-/// Sets the visibility timeout of up to ten messages; returns those for which that succeeded.
+/// Sets the visibility timeout of up to ten messages; returns those for which it succeeded.
 pub(super) async fn set_visibility(
     shared: &Shared,
     leases: &[(u64, String)],

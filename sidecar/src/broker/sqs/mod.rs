@@ -33,7 +33,6 @@ use crate::metrics::BrokerMetrics;
 /// Maximum redelivery delay, in seconds (SC-40).
 const MAX_DELAY: i32 = 30;
 
-/// The broker.
 #[derive(Clone)]
 pub struct Sqs {
     shared: Arc<Shared>,
@@ -42,7 +41,7 @@ pub struct Sqs {
     deletions: Deletions,
     /// Cancelled on shutdown.
     stopping: CancellationToken,
-    /// The poll loop.
+    /// Tracks the poll loop.
     tasks: TaskTracker,
 }
 
@@ -124,7 +123,7 @@ impl Broker for Sqs {
         self.publisher.send(publication)
     }
 
-    /// No request releases the message, since its receipt handle may be that of another consumer's delivery by now.
+    /// The message is not released: its receipt handle may by now belong to another consumer's delivery.
     fn begin(&self, receipt: &Receipt) -> bool {
         let expired = self
             .shared
@@ -167,8 +166,7 @@ impl Broker for Sqs {
     }
 }
 
-/// Redelivery delay in seconds for a receive count. Without a delay a failing message would be redelivered in a hot
-/// loop.
+/// Redelivery delay in seconds, by receive count. Without it, a failing message would be redelivered in a hot loop.
 fn redelivery_delay(received: u32) -> i32 {
     1_i32
         .checked_shl(received.min(31))

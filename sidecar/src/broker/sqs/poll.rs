@@ -21,7 +21,7 @@ use crate::decide::Deliveries;
 const BATCH: usize = 10;
 /// How long a pending poll may continue during shutdown (SC-78).
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long requeuing its messages may take, so that the process still exits in time (SC-79).
+/// How long requeuing those messages may take, so that the process still exits in time (SC-79).
 const REQUEUE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Poll {
@@ -95,8 +95,9 @@ impl Poll {
         }
     }
 
-    /// Maximum messages per request. SQS preserves order on a FIFO queue by not delivering from a message group that
-    /// has messages in flight; but a batch may contain several messages of a group, which slots would reorder (SC-41).
+    /// Maximum number of messages per request. SQS preserves the order within a message group by not delivering from a
+    /// group that has messages in flight, but one batch may contain several messages of a group, which slots would
+    /// reorder (SC-41).
     fn batch_size(&self) -> usize {
         if self.shared.own.ends_with(FIFO) {
             1
@@ -159,7 +160,7 @@ impl Poll {
             .map_err(|error| reason(classify(&error)))?;
         Ok(ReceivedMessages {
             messages: response.messages.unwrap_or_default(),
-            // SQS answers within the wait time; the response is read later if this process was suspended meanwhile.
+            // SQS answers within the wait time; if this process was suspended meanwhile, it reads the response later.
             since: Instant::now().min(asked + settings.wait),
         })
     }

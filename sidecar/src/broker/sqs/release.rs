@@ -1,4 +1,4 @@
-//! Gives messages back (SC-40).
+//! Returns messages to the queue (SC-40).
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 /// Why a message could not be released.
 struct Unreleased {
     why: String,
-    /// It would fail again.
+    /// A retry would fail, too.
     is_final: bool,
 }
 
 impl Shared {
     /// Releases a message: it becomes visible again after a delay in seconds, computed from its receive count. Retries
-    /// until its visibility timeout, which may be hours, makes it visible anyway.
+    /// until the visibility timeout, which may be hours, expires anyway.
     pub(super) async fn make_visible(&self, number: u64, seconds: impl FnOnce(u32) -> i32) {
         let Some(lease) = self.leases.end(number).filter(|lease| !lease.is_lost()) else {
             return;

@@ -15,10 +15,10 @@ use super::error::{Failure, classify, refusal};
 use crate::broker::{Publication, Refusal};
 use crate::digest;
 
-/// Messages in a batch.
+/// Maximum batch size of SQS.
 const BATCH: usize = 10;
-/// Limit of SQS for the body of a message, and for all bodies of a batch together. Above it, SQS may close the
-/// connection while it receives the body, which looks like a transient failure.
+/// Maximum size of a message body, and of all bodies of a batch together. For a larger body, SQS may close the
+/// connection while receiving it, which looks like a transient failure.
 const MAX_BYTES: usize = 1 << 20;
 /// Maximum concurrent requests.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -27,7 +27,6 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 /// Maximum length of a message group id.
 const MAX_GROUP_LENGTH: usize = 128;
 
-/// Queue of messages to send.
 #[derive(Clone)]
 pub(super) struct Publisher(mpsc::UnboundedSender<Request>);
 
@@ -70,8 +69,9 @@ async fn run(shared: Arc<Shared>, mut requests: mpsc::UnboundedReceiver<Request>
     }
 }
 
-/// Groups messages into batches by destination. Each returned list is sent sequentially. Messages of a FIFO group are
-/// sent one at a time, since within a batch a later message may be stored although an earlier one failed.
+/// Groups messages into batches by destination. The batches of each returned list are sent one after the other.
+/// Messages of a FIFO group are sent one at a time, since a batch may store a later message although an earlier one
+/// failed.
 pub(super) fn batches(pending: Vec<Request>) -> Vec<Vec<Vec<Request>>> {
     let mut standard: BTreeMap<String, Vec<Vec<Request>>> = BTreeMap::new();
     let mut fifo: BTreeMap<(String, String), Vec<Vec<Request>>> = BTreeMap::new();
@@ -190,7 +190,8 @@ async fn send_one(shared: &Shared, publication: &Publication) -> Result<(), Fail
         .map_err(|error| classify(&error))
 }
 
-/// The result of each message of the batch, or why all of it failed. No queue here is a FIFO queue.
+/// The result for each message of the batch, or why the whole batch failed. Never called for a FIFO queue, whose
+/// messages are sent one at a time.
 async fn send_batch(
     shared: &Shared,
     batch: &[Request],
@@ -217,7 +218,7 @@ async fn send_batch(
         .send(request)
         .await
         .map_err(|error| classify(&error))?;
-    // An entry without an answer is not taken for sent.
+    // An entry without a result does not count as sent.
     let missing_result = || Err(Failure::Transient("no result for a batch entry".to_owned()));
     let mut results: Vec<_> = batch.iter().map(|_| missing_result()).collect();
     let mut set = |id: &str, result| {
@@ -242,14 +243,14 @@ async fn send_batch(
     Ok(results)
 }
 
-/// SQS refuses U+FFFE and U+FFFF, which JSON can carry escaped: they are only ever in strings.
+/// Escapes U+FFFE and U+FFFF, which SQS refuses. JSON can carry them escaped, since they occur only in strings.
 pub(super) fn without_noncharacters(body: &str) -> String {
     body.replace('\u{fffe}', "\\ufffe")
         .replace('\u{ffff}', "\\uffff")
 }
 
-/// The message group of the source, which preserves its order; without one the source's id, which preserves the order
-/// of a fan-out.
+/// The source's message group, which preserves its order; without one the source's id, which preserves the order of a
+/// fan-out.
 pub(super) fn group(publication: &Publication) -> String {
     let source = publication
         .id

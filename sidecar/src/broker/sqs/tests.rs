@@ -66,7 +66,7 @@ async fn lease_is_extended_at_a_third_of_its_timeout_for_up_to_twelve_hours() {
     assert_eq!(count(43_199), (0, 0), "SQS hides no message for longer");
 }
 
-/// SC-37: nothing has looked at the leases of a process that was suspended.
+/// SC-37: in a suspended process, nothing has checked the leases.
 #[tokio::test(start_paused = true)]
 async fn lease_has_expired_at_its_time_even_if_nobody_has_noticed() {
     let (leases, visibility, start) = (Leases::default(), Duration::from_secs(90), Instant::now());

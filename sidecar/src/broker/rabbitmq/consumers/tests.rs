@@ -1,4 +1,4 @@
-//! A consuming connection to a scripted broker.
+//! A consuming connection to a simulated classic queue.
 
 mod cancelled;
 mod classic_queue;
@@ -23,7 +23,7 @@ use crate::metrics::BrokerMetrics;
 
 type Settlements = mpsc::UnboundedSender<(Receipt, Settlement)>;
 
-/// A session, what settles its deliveries, and what it reports.
+/// A session, its settlements, and the events that it reports.
 fn session(
     settings: RabbitMqConfig,
     demand: watch::Receiver<Demand>,
@@ -62,7 +62,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With this many messages in the queue.
+    /// Starts with this many messages in the queue.
     async fn start(messages: usize) -> Self {
         let (connection, theirs) = connected(Purpose::Consume).await;
         let queue = ClassicQueue::serve(theirs, messages);
@@ -102,7 +102,7 @@ impl Bench {
         sent.expect("a session");
     }
 
-    /// Waits until the queue has this many messages ready, and holds so many as unsettled.
+    /// Waits until the queue holds this many ready and this many unsettled messages.
     async fn has(&self, ready: usize, unsettled: usize) {
         let found = async {
             while self.queue.counts() != (ready, unsettled) {
@@ -114,7 +114,7 @@ impl Bench {
     }
 }
 
-/// SC-43, SC-44: it would be delivered again at once, to the consumer that is about to be cancelled.
+/// SC-43, SC-44: the queue would redeliver it at once, to the consumer that is about to be cancelled.
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_with_the_lookahead_does_not_return_to_this_process() {
     let mut bench = Bench::start(20).await;
@@ -144,7 +144,7 @@ async fn what_is_given_back_with_the_lookahead_does_not_return_to_this_process()
     bench.has(18, 1).await;
 }
 
-/// SC-31, SC-34: without others, a full queue would stay full, and refuse the copy for ever.
+/// SC-31, SC-34: otherwise a full queue would stay full, and refuse the copy forever.
 #[tokio::test(start_paused = true)]
 async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_delivery_limit() {
     let mut bench = Bench::start(4).await;
@@ -166,7 +166,7 @@ async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_deli
     bench.has(1, 2).await;
 }
 
-/// SC-72: what waits to be given back is not acknowledged with what follows it.
+/// SC-72: a delivery that waits to be requeued is not acknowledged along with later ones.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_that_waits_for_a_consumer_to_be_cancelled() {
     let mut bench = Bench::start(4).await;

@@ -16,7 +16,7 @@ use crate::broker::{Origin, Publication, Refusal};
 use crate::config::Publish;
 use crate::metrics::BrokerMetrics;
 
-/// A publisher, and the channel for its requests.
+/// A publisher, and the sender of its requests.
 fn publisher() -> (Publisher, mpsc::UnboundedSender<Request>) {
     let settings = settings();
     let metrics = BrokerMetrics::default();
@@ -50,7 +50,7 @@ fn request(
     (request, result)
 }
 
-/// Reads for this long, at most `BUFFER` bytes a second, and sends heartbeats.
+/// For this long, reads at most `BUFFER` bytes a second and sends heartbeats.
 async fn read_slowly(broker: &mut DuplexStream, time: Duration) {
     let until = Instant::now() + time;
     let mut buffer = vec![0; BUFFER];
@@ -61,7 +61,7 @@ async fn read_slowly(broker: &mut DuplexStream, time: Duration) {
     }
 }
 
-/// SC-28, SC-85: it would be sent again for ever.
+/// SC-28, SC-85: it would be sent again forever.
 #[tokio::test(start_paused = true)]
 async fn publication_that_takes_long_to_reach_the_broker_is_not_sent_again() {
     let (connection, mut broker) = connected(Purpose::Publish).await;
@@ -102,7 +102,7 @@ async fn broker_that_confirms_nothing_is_left_half_a_minute_after_it_has_everyth
     }
 }
 
-/// The arguments of the next method of this class and number that reaches the broker.
+/// The arguments of the next method of this class and id that reaches the broker.
 async fn received(broker: &mut DuplexStream, class: u16, number: u16) -> Vec<u8> {
     loop {
         let kind = broker.read_u8().await.expect("a frame");
@@ -118,7 +118,7 @@ async fn received(broker: &mut DuplexStream, class: u16, number: u16) -> Vec<u8>
     }
 }
 
-/// The class and number of the next method that reaches the broker.
+/// The class and id of the next method that reaches the broker.
 async fn next_method(broker: &mut DuplexStream) -> (u16, u16) {
     loop {
         let kind = broker.read_u8().await.expect("a frame");
@@ -133,7 +133,7 @@ async fn next_method(broker: &mut DuplexStream) -> (u16, u16) {
     }
 }
 
-/// SC-30: RabbitMQ answers a publication on a channel that is not open by closing the connection.
+/// SC-30: RabbitMQ closes the connection if something is published on a channel that is not open.
 #[tokio::test]
 async fn nothing_is_published_after_the_channel_was_closed_until_it_is_open_again() {
     let (connection, mut broker) = greeted().await;
@@ -152,7 +152,7 @@ async fn nothing_is_published_after_the_channel_was_closed_until_it_is_open_agai
         let close = [&406_u16.to_be_bytes()[..], &[0], &[0; 4]].concat();
         let both = [method(1, 60, 80, &ack), method(1, 20, 40, &close)].concat();
         broker.write_all(&both).await.expect("a connection");
-        // Both are read before the publisher sees the next request.
+        // Let the connection read both before the publisher sees the next request.
         yield_now().await;
         let next = send(10);
         assert_eq!(next_method(&mut broker).await, (20, 41), "close-ok");
@@ -172,7 +172,7 @@ async fn nothing_is_published_after_the_channel_was_closed_until_it_is_open_agai
     }
 }
 
-/// The exchange and the routing key of the next publication.
+/// The exchange and routing key of the next publication.
 async fn published(broker: &mut DuplexStream) -> (String, String) {
     let arguments = received(broker, 60, 40).await;
     let text = |at: usize| {
@@ -186,14 +186,14 @@ async fn published(broker: &mut DuplexStream) -> (String, String) {
     (exchange, text(end).0)
 }
 
-/// A connected broker that has read the client's greeting.
+/// A connection, and a broker that has read its protocol header.
 async fn greeted() -> (asya_amqp::Connection, DuplexStream) {
     let (connection, mut broker) = connected(Purpose::Publish).await;
     broker.read_exact(&mut [0; 8]).await.expect("a greeting");
     (connection, broker)
 }
 
-/// Closes the channel with this code, and opens it again.
+/// Closes the channel with this reply code, and accepts its reopening.
 async fn close_channel(broker: &mut DuplexStream, code: u16) {
     let close = [&code.to_be_bytes()[..], &[0], &[0; 4]].concat();
     let closed = broker.write_all(&method(1, 20, 40, &close)).await;
@@ -213,7 +213,7 @@ fn at(exchange: &str, key: &str) -> (String, String) {
     (exchange.to_owned(), key.to_owned())
 }
 
-/// SC-25: a permission that was missing for a moment does not change for good how messages are sent.
+/// SC-25: a permission that is missing for a moment must not change how messages are sent for good.
 #[tokio::test]
 async fn default_exchange_is_used_again_on_the_next_connection() {
     let (mut publisher, requests) = publisher();
@@ -240,7 +240,7 @@ async fn default_exchange_is_used_again_on_the_next_connection() {
     }
 }
 
-/// SC-24, SC-26, SC-34: an exchange may route a copy to others than the queue that its source is acknowledged in.
+/// SC-24, SC-26, SC-34: an exchange may route a copy to queues other than the one in which its source is acknowledged.
 #[tokio::test]
 async fn what_must_reach_its_queue_goes_to_the_default_exchange_or_is_refused() {
     let (connection, mut broker) = greeted().await;

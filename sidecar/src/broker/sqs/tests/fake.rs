@@ -14,13 +14,12 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// `SendMessage`, for example.
+    /// The action, such as `SendMessage`.
     pub(super) action: String,
     pub(super) body: Value,
-    /// The access key id of its signature.
+    /// The access key id of the signature.
     pub(super) key: String,
 }
 
@@ -40,7 +39,6 @@ impl Seen {
     }
 }
 
-/// The server.
 pub(super) struct Fake {
     pub(super) url: String,
     seen: Arc<Mutex<Vec<Seen>>>,

@@ -1,4 +1,4 @@
-//! Leases that expire, because they are not extended.
+//! Leases that expire because they are not extended.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ async fn unextended(messages: usize) -> Found {
     start(messages, SHORT, Vec::new(), false).await
 }
 
-/// `answers`: to attempts to give messages back; the last one is repeated. `is_suspended`: for as long as the
-/// visibility timeout, while SQS answers the poll.
+/// `answers` are those to requests that release messages, the last one repeated. If `is_suspended`, the process sleeps
+/// for the visibility timeout while SQS answers the poll.
 async fn start(
     messages: usize,
     visibility: Duration,
@@ -43,7 +43,7 @@ async fn start(
     let fake = Fake::start(move |seen| match seen.action.as_str() {
         "ReceiveMessage" if !std::mem::replace(&mut received, true) => {
             if is_suspended {
-                // The server is in the same thread.
+                // The server runs in the same thread, so this suspends the whole process.
                 std::thread::sleep(visibility);
             }
             let message = |_| json!({"MessageId": "m", "ReceiptHandle": "h", "Body": "{}"});
@@ -97,7 +97,7 @@ async fn lost(metrics: &BrokerMetrics, count: u64) {
     }
 }
 
-/// SC-40: otherwise it stays hidden for what is left of its visibility timeout, which may be hours.
+/// SC-40: otherwise the message stays hidden for the rest of its visibility timeout, which may be hours.
 #[tokio::test]
 async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_refused() {
     let forbidden = (403, error("AccessDeniedException").1);
@@ -113,7 +113,7 @@ async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_
         ),
         (LONG, vec![forbidden], 1..=1),
         (LONG, vec![error("MessageNotInflight")], 1..=1),
-        // After 0, 0.2 and 0.6 s.
+        // Attempts after 0, 0.2 and 0.6 s.
         (SHORT, vec![unavailable], 1..=3),
     ] {
         let (fake, broker, _, receipts, _events) =
@@ -131,7 +131,7 @@ async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_
     }
 }
 
-/// SC-37: the time in which this process was suspended is part of the visibility timeout.
+/// SC-37: the time for which this process was suspended is part of the visibility timeout.
 #[tokio::test]
 async fn message_that_was_received_by_a_suspended_process_is_not_started() {
     let (fake, broker, metrics, receipts, _events) = start(1, SHORT, Vec::new(), true).await;
@@ -140,7 +140,7 @@ async fn message_that_was_received_by_a_suspended_process_is_not_started() {
     assert_eq!(fake.seen(&["ChangeMessageVisibility"]).len(), 0);
 }
 
-/// SC-40, SC-73: after an outage of SQS, every message that was in flight would be processed twice.
+/// SC-40, SC-73: otherwise an SQS outage would cause every message in flight to be processed twice.
 #[tokio::test]
 async fn message_is_deleted_once_its_result_is_sent_even_if_its_lease_was_lost() {
     let (fake, broker, metrics, receipts, _events) = unextended(1).await;

@@ -1,4 +1,4 @@
-//! Requests to SQS, and the handling of its responses.
+//! Requests to SQS, and how its responses are handled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,11 +23,11 @@ use crate::broker::sqs::{Api, BrokerMetrics, Leases, Queues, Shared, Sqs};
 use crate::broker::{Broker as _, Demand, Event, Publication, Refusal};
 use crate::config;
 
-/// Far more than a fake server needs: a broker that keeps retrying must fail the test, not hang it.
+/// Far more than a fake server needs: a broker that retries forever must fail the test, not hang it.
 pub(super) const STUCK: Duration = Duration::from_secs(20);
 const SENDING: [&str; 2] = ["SendMessage", "SendMessageBatch"];
 
-/// A source that yields credentials with the key ids of a list, repeating the last one.
+/// A source that yields credentials with these key ids in turn, repeating the last one.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     keys: &'static [&'static str],
@@ -102,7 +102,7 @@ fn sender(fake: &Fake) -> Sqs {
     start(fake, Source::new(&["KEY"]), "asya-foo").0
 }
 
-/// The messages of a fan-out, numbered in their bodies.
+/// A fan-out, numbered in its bodies.
 fn fan_out(queue: &str, count: usize) -> Vec<Publication> {
     let message = |index: usize| Publication {
         body: index.to_string().into(),
@@ -111,7 +111,7 @@ fn fan_out(queue: &str, count: usize) -> Vec<Publication> {
     (0..count).map(message).collect()
 }
 
-/// Publishes concurrently; results are in order.
+/// Publishes concurrently; the results are in order.
 async fn publish(
     broker: &Sqs,
     publications: Vec<Publication>,
@@ -165,7 +165,7 @@ async fn credentials_are_renewed_before_they_expire_and_used_until_then() {
     for (keys, lifetime, expected) in [
         (&["A", "B"][..], None, ["A", "A", "A"]),
         (&["A", "B"], Some(Duration::from_mins(6)), ["A", "A", "A"]),
-        // The request that finds them about to expire still has the old ones.
+        // The request that finds them about to expire still uses the old ones.
         (&["A", "B"], Some(Duration::from_mins(4)), ["A", "A", "B"]),
         (&["A", "", "B"], Some(Duration::ZERO), ["A", "", "B"]),
     ] {
@@ -194,7 +194,7 @@ async fn hanging_or_failing_source_delays_no_request_while_the_credentials_are_v
         (0, "A", 1),
         (0, "A", 2),
         (4, "A", 2),
-        // Timed out 5 s after it began, and tried again 10 s later.
+        // The renewal times out 5 s after it began, and is tried again 10 s later.
         (10, "A", 2),
         (2, "A", 3),
         (9, "A", 3),
@@ -269,7 +269,7 @@ async fn refused_batch_is_sent_one_by_one() {
     );
 }
 
-/// SC-39: the message would go back to its queue after 10 s, and its handler would run again.
+/// SC-39: otherwise the message would return to its queue after 10 s, and its handler would run again.
 #[tokio::test]
 async fn throttled_request_is_repeated_although_sqs_answers_it_with_403() {
     let mut is_first = true;
@@ -304,7 +304,7 @@ async fn request_refused_with_413_is_too_large_even_without_an_error_code() {
     assert_eq!(results, [Ok(()), Err(Refusal::TooLarge), Ok(())]);
 }
 
-/// SC-83: SQS may close the connection while the body is being sent, which looks like a lost connection.
+/// SC-83: SQS may close the connection while it receives the body, which looks like a lost connection.
 #[tokio::test]
 async fn body_above_a_mebibyte_is_refused_without_a_request() {
     let fake = Fake::start(|seen| Some(stored(seen, &[]))).await;
@@ -315,7 +315,7 @@ async fn body_above_a_mebibyte_is_refused_without_a_request() {
     for (publication, expected) in [
         (body("x".repeat(1 << 20)), Ok(())),
         (body("x".repeat((1 << 20) + 1)), Err(Refusal::TooLarge)),
-        // Each takes twice the bytes once it is escaped.
+        // Each character takes twice the bytes once it is escaped.
         (body("\u{fffe}".repeat(200 << 10)), Err(Refusal::TooLarge)),
     ] {
         assert_eq!(publish(&sender(&fake), vec![publication]).await, [expected]);
@@ -414,7 +414,7 @@ async fn long_poll_without_a_message_does_not_wake_the_process() {
     assert!(parks < 100, "{parks} wake-ups in 15 s");
 }
 
-/// SC-78, SC-79: while calls are finished, nothing is received that would have to be given back.
+/// SC-78, SC-79: while running calls finish, nothing is received that would have to be returned.
 #[tokio::test(start_paused = true)]
 async fn running_poll_ends_two_seconds_after_sigterm() {
     let fake = Fake::start(|_| None).await;
@@ -434,7 +434,7 @@ async fn running_poll_ends_two_seconds_after_sigterm() {
     assert_eq!(fake.seen(&["ReceiveMessage"]).len(), 1);
 }
 
-/// SC-37: time remains for retries before the lease expires.
+/// SC-37: time must remain for retries before the lease expires.
 #[tokio::test(start_paused = true)]
 async fn extension_times_out_long_before_the_lease_expires() {
     let fake = Fake::start(|_| None).await;

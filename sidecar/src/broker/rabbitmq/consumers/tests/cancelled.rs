@@ -1,4 +1,4 @@
-//! Consumers that the broker cancels, with a broker that says what the tests tell it.
+//! Consumers that a scripted broker cancels.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::config::RabbitMqConfig;
 const QUEUE: &[u8] = b"\x08asya-foo";
 const CONSUMER: &[u8] = b"\x06asya-1";
 
-/// Methods, as (class, method).
+/// A method, as (class, method).
 type Method = (u16, u16);
 const OPEN: Method = (10, 40);
 const CHANNEL_OPEN: Method = (20, 10);
@@ -27,7 +27,7 @@ const QOS: Method = (60, 10);
 const CONSUME: Method = (60, 20);
 const ACK: Method = (60, 80);
 
-/// A session, and the broker at the other end.
+/// A session, and the broker that it connects to.
 struct Fixture {
     version: &'static str,
     listener: TcpListener,
@@ -65,7 +65,7 @@ impl Fixture {
         }
     }
 
-    /// Waits for a connection, and opens its channel.
+    /// Accepts a connection, and opens its channel.
     async fn connection(&self) -> Peer {
         let accepted = time::timeout(Duration::from_secs(10), self.listener.accept()).await;
         let (stream, _) = accepted.expect("in time").expect("a connection");
@@ -87,7 +87,7 @@ impl Fixture {
         peer
     }
 
-    /// A connection with a consumer.
+    /// Accepts a connection that starts a consumer.
     async fn consumer(&self) -> Peer {
         let mut peer = self.connection().await;
         peer.hears(CONSUME).await;
@@ -96,7 +96,7 @@ impl Fixture {
         peer
     }
 
-    /// A connection with a consumer that has a message of this age, and is cancelled.
+    /// Delivers a message, waits until it is this old, and cancels its consumer.
     async fn cancelled(&mut self, age: Duration) -> (Peer, Delivery) {
         let mut peer = self.consumer().await;
         peer.deliver().await;
@@ -141,13 +141,13 @@ impl Peer {
         self.write(&frame(3, 1, b"{}")).await;
     }
 
-    /// Waits until the sidecar has closed the connection.
+    /// Waits until the sidecar closes the connection.
     async fn hears_the_end(&mut self) {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).await.expect("an end");
     }
 
-    /// Waits for a method, and skips what comes before.
+    /// Waits for a method, skipping any before it.
     async fn hears(&mut self, wanted: Method) -> Vec<u8> {
         loop {
             let kind = self.0.read_u8().await.expect("a sidecar");
@@ -169,7 +169,8 @@ impl Peer {
     }
 }
 
-/// SC-21, SC-74: since RabbitMQ 4.3, a quorum queue takes back what is not settled in time, and cancels the consumer.
+/// SC-21, SC-74: since RabbitMQ 4.3, a quorum queue takes back deliveries that are not settled in time, and cancels the
+/// consumer.
 #[tokio::test]
 async fn delivery_is_lost_if_its_consumer_is_cancelled_and_the_queue_exists() {
     let mut fixture = Fixture::start("4.3.6").await;
@@ -200,7 +201,7 @@ async fn delivery_is_kept_if_its_consumer_is_cancelled_and_the_queue_does_not_ex
     assert!(!delivery.receipt.is_lost(), "it is not redelivered");
 }
 
-/// SC-21: a queue that was deleted and made again exists, too, but has not got the message back.
+/// SC-21: a queue that was deleted and recreated exists, too, but does not have the message any more.
 #[tokio::test]
 async fn delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_out() {
     for (version, age) in [
@@ -212,12 +213,12 @@ async fn delivery_is_kept_if_its_consumer_is_cancelled_before_it_can_have_timed_
         assert!(!delivery.receipt.is_lost());
         let settled = (delivery.receipt.clone(), Settlement::Acknowledge);
         fixture.settlements.send(settled).expect("a session");
-        // The next connection is no lookup.
+        // The next connection starts a consumer, so it is not the lookup.
         fixture.consumer().await;
     }
 }
 
-/// SC-21, SC-31: a long call must not keep the other slots idle when the queue has been made again.
+/// SC-21, SC-31: once the queue is recreated, a long call must not keep the other slots idle.
 #[tokio::test]
 async fn other_slots_consume_anew_while_a_message_of_the_deleted_queue_is_in_flight() {
     let mut fixture = Fixture::with_slots("4.2.9", 3).await;
@@ -238,7 +239,7 @@ async fn other_slots_consume_anew_while_a_message_of_the_deleted_queue_is_in_fli
     assert!(!delivery.receipt.is_lost());
 }
 
-/// SC-21, SC-72: what the broker delivers to the other one would be held for as long as nothing else is processed.
+/// SC-21, SC-72: messages delivered to the other consumer would be held while nothing else is processed.
 #[tokio::test]
 async fn connection_without_messages_is_closed_if_the_broker_cancels_one_of_its_consumers() {
     let fixture = Fixture::start("4.3.6").await;
@@ -257,7 +258,7 @@ async fn connection_without_messages_is_closed_if_the_broker_cancels_one_of_its_
     closed.expect("in time");
 }
 
-/// SC-16, SC-20: with a missing queue, every attempt would look like a success for a moment.
+/// SC-16, SC-20: with a missing queue, every attempt would look successful for a moment.
 #[tokio::test]
 async fn connection_is_reported_once_it_consumes_or_has_no_reason_to() {
     let mut fixture = Fixture::start("4.2.9").await;
@@ -279,7 +280,7 @@ async fn connection_is_reported_once_it_consumes_or_has_no_reason_to() {
     assert!(matches!(event, Event::Connected), "{event:?}");
 }
 
-/// SC-21: its results are still to be sent.
+/// SC-21: its results must still be sent.
 #[tokio::test]
 async fn delivery_of_a_deleted_queue_is_kept_if_the_connection_is_lost_as_well() {
     let mut fixture = Fixture::start("4.2.9").await;

@@ -1,5 +1,4 @@
-//! A classic queue at the other end of a connection: what is returned to it is delivered again at once, before all
-//! other messages, to any consumer that has room.
+//! A simulated classic queue: it redelivers returned messages at once, before all others, to any consumer with room.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,13 +23,13 @@ struct State {
     unsettled: BTreeMap<u64, (String, usize)>,
     last: u64,
     answers_no_cancellation: bool,
-    /// Consumers whose cancellation is not answered yet.
+    /// Consumers whose cancellation has not been confirmed yet.
     cancelled: Vec<String>,
     outgoing: Vec<u8>,
 }
 
 impl ClassicQueue {
-    /// Holds messages with the bodies `0`, `1`, `2`…
+    /// Serves a queue of messages with the bodies `0`, `1`, `2`…
     pub(super) fn serve(stream: DuplexStream, messages: usize) -> Self {
         let state = State {
             ready: (0..messages).map(|number| (number, false)).collect(),
@@ -46,7 +45,7 @@ impl ClassicQueue {
         this
     }
 
-    /// How many messages are ready, and how many are unsettled.
+    /// The number of ready and of unsettled messages.
     pub(super) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.ready.len(), state.unsettled.len())
@@ -57,14 +56,14 @@ impl ClassicQueue {
         state.ready.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Withholds `basic.cancel-ok` meanwhile.
+    /// Sets whether to withhold `basic.cancel-ok`.
     pub(super) fn answer_no_cancellation(&self, withhold: bool) {
         self.state.lock().answers_no_cancellation = withhold;
         self.changed.notify_one();
     }
 
     async fn receive(self, mut stream: ReadHalf<DuplexStream>) {
-        // The protocol's header and the client's part of the handshake are read like everything else.
+        // Reads the protocol header and the client's part of the handshake like everything else.
         let mut header = [0; 8];
         let _ = stream.read_exact(&mut header).await;
         while let Ok(kind) = stream.read_u8().await {
@@ -133,7 +132,7 @@ impl State {
         self.deliver();
     }
 
-    /// What is to be sent.
+    /// Frames to send.
     fn frames(&mut self) -> Vec<u8> {
         if !self.answers_no_cancellation {
             for name in std::mem::take(&mut self.cancelled) {
@@ -144,7 +143,7 @@ impl State {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Called after each method, so that messages go to consumers before the next one is read.
+    /// Called after each method, so that consumers get messages before the next method is read.
     fn deliver(&mut self) {
         for (consumer, prefetch) in &self.consumers {
             let held = |unsettled: &BTreeMap<u64, (String, usize)>| {
