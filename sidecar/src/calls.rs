@@ -1,5 +1,5 @@
-//! Calls that are open at the runtime at the same time. A crash ends all of them, and nothing shows which message
-//! caused it. So the messages of these calls are tried again alone, one after the other (SC-49).
+//! Concurrent calls of the runtime. A crash ends all of them without showing which message caused it, so their messages
+//! are tried again alone, one after the other (SC-49).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, watch};
 #[derive(Default)]
 pub struct Calls {
     open: AtomicUsize,
-    /// How many calls have ended in a crash.
+    /// Number of calls that have ended in a crash.
     crashed: AtomicU64,
-    /// Shared by calls, owned by one that must be alone. It is fair: a call that waits to run alone precedes later
-    /// calls.
+    /// Shared by concurrent calls; exclusive to a call that must be alone. The lock is fair: a call that waits to run
+    /// alone goes before later calls.
     gate: Arc<RwLock<()>>,
     suspects: watch::Sender<usize>,
 }
@@ -24,7 +24,7 @@ pub enum Permit {
     Alone(#[expect(dead_code, reason = "held")] OwnedRwLockWriteGuard<()>),
 }
 
-/// A call that is open until this is dropped.
+/// An open call, until this is dropped.
 pub struct OpenCall {
     calls: Arc<Calls>,
     crashed_before: u64,
@@ -34,7 +34,7 @@ pub struct OpenCall {
 pub struct Suspect(Arc<Calls>);
 
 impl Calls {
-    /// Waits until the runtime may be called; `alone`: until no other call is open.
+    /// Waits until the runtime may be called; if `alone`, until no other call is open.
     pub async fn permit(&self, alone: bool) -> Permit {
         let gate = self.gate.clone();
         if alone {
@@ -44,7 +44,7 @@ impl Calls {
         }
     }
 
-    /// A call begins.
+    /// Opens a call.
     pub fn begin(self: &Arc<Self>) -> OpenCall {
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenCall {
@@ -53,21 +53,21 @@ impl Calls {
         }
     }
 
-    /// A message was open in a crash, and others with it.
+    /// Marks a message as a suspect, because its call and others were open at a crash.
     pub fn suspect(self: &Arc<Self>) -> Suspect {
         self.suspects.send_modify(|count| *count += 1);
         Suspect(self.clone())
     }
 
-    /// How many messages are suspects. While there are any, no other message is passed to the runtime.
+    /// The number of suspects. While there are any, no other message is passed to the runtime.
     pub fn suspects(&self) -> watch::Receiver<usize> {
         self.suspects.subscribe()
     }
 }
 
 impl OpenCall {
-    /// The call ended because the runtime crashed. Returns whether other calls were open at that moment: those that
-    /// still are, and those that ended meanwhile, by the same crash.
+    /// Records that a call ended because the runtime crashed. Returns whether other calls were open at that moment:
+    /// those that still are, and those that the same crash has ended meanwhile.
     pub fn crashed(&self) -> bool {
         let crashed = self.calls.crashed.fetch_add(1, Ordering::Relaxed);
         self.calls.open.load(Ordering::Relaxed) > 1 || crashed != self.crashed_before

@@ -7,12 +7,12 @@ use base64::Engine as _;
 use crate::digest;
 use crate::envelope::{Element, Message};
 
-/// Lengths to which the texts of a too large message are truncated (SC-83), in bytes. The end of a traceback says most,
-/// and the beginning of other texts.
+/// Lengths, in bytes, to which the texts of a message that is too large are truncated (SC-83). The end of a traceback
+/// tells most; of other texts, the beginning.
 const LONGEST_TRACEBACK: usize = 64 << 10;
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// Members of an envelope, each as raw JSON.
+/// Members of an envelope, as raw JSON.
 struct Parts<'a> {
     id: &'a str,
     parent_id: Option<&'a str>,
@@ -98,7 +98,7 @@ pub fn unchanged(source: &Message<'_>, id: &str) -> Vec<u8> {
     .join()
 }
 
-/// The error part of a message to error-end.
+/// The error in a message to error-end.
 #[derive(Debug, Default)]
 pub struct Error<'a> {
     /// An error code or text.
@@ -143,7 +143,7 @@ impl Keep {
 
 /// The message that reports a failed source to error-end (SC-66, SC-67).
 pub fn failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep: Keep) -> Vec<u8> {
-    // Derived from the body, so that it is stable across redeliveries.
+    // Derived from the body, so that redeliveries get the same id.
     let made_up = || format!("\"unparsable-{}\"", &digest::of(body)[..16]);
     let id = source
         .and_then(|source| source.id)
@@ -198,12 +198,12 @@ fn payload_of_failed(
         }
     }
     payload.push(b'}');
-    // All parts are UTF-8, so the lossy conversion never applies.
+    // All parts are UTF-8, so the conversion is never lossy.
     String::from_utf8(payload)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The code or text of the error, as JSON. The handler's is JSON already; the sidecar's own are plain text.
+/// The code or text of the error, as JSON. The handler's is already JSON; the sidecar's own is plain text.
 fn code_of(error: &Error<'_>, keep: Keep) -> String {
     let is_json = error.text.starts_with('"');
     if keep == Keep::All || error.text.len() <= LONGEST_TEXT {
@@ -222,7 +222,7 @@ fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
-/// The details with only the beginning of a long message and the end of a long traceback; `None` if they are no object
+/// Keeps only the beginning of a long message and the end of a long traceback; `None` if the details are not an object,
 /// or short enough.
 fn with_less_text(details: &str) -> Option<String> {
     let mut details: serde_json::Map<String, serde_json::Value> =

@@ -27,19 +27,15 @@ pub use self::secret::Secret;
 pub use self::sqs::SqsConfig;
 use crate::decide::{EndActor, Queues, Rules};
 
-/// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Routing and error rules.
     pub rules: Rules,
-    /// The broker.
     pub transport: Transport,
     pub runtime: RuntimeConfig,
-    /// Prefetch policy.
     pub lookahead: Lookahead,
-    /// Grace period of a shutdown.
     pub grace_period: Duration,
-    /// Initial retry delay when a destination queue is missing.
+    /// Initial retry delay while a destination queue is missing.
     pub queue_backoff: Duration,
     /// The gateway for progress reports.
     pub gateway: Option<GatewayConfig>,
@@ -55,18 +51,15 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// The broker and its connection settings.
 #[derive(Clone, Debug)]
 pub enum Transport {
     RabbitMq(RabbitMqConfig),
-    /// Amazon SQS.
     Sqs(SqsConfig),
 }
 
-/// Settings of the runtime.
 #[derive(Clone, Debug)]
 pub struct RuntimeConfig {
-    /// The directory of its socket.
+    /// Directory of the socket.
     pub directory: PathBuf,
     /// Request timeout.
     pub timeout: Duration,
@@ -76,14 +69,14 @@ pub struct RuntimeConfig {
     pub concurrency: usize,
 }
 
-/// How many messages may be prefetched in addition to those at the runtime (SC-44).
+/// How many messages may be prefetched beyond those at the runtime (SC-44).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookahead {
-    /// Depending on the speed of the runtime.
+    /// Adapts to the speed of the runtime.
     Auto,
     /// A fixed number.
     Fixed(usize),
-    /// Up to this total number in flight.
+    /// As many as fit into this total number of messages in flight.
     InFlight(usize),
 }
 
@@ -92,22 +85,19 @@ pub enum Lookahead {
 pub struct GatewayConfig {
     /// Base URL without a trailing slash.
     pub url: String,
-    /// Whether end actors acknowledge a message only after the gateway accepted its final report.
+    /// Whether end actors acknowledge a message only once the gateway has accepted its final report.
     pub required: bool,
 }
 
-/// Trace export settings.
 #[derive(Clone, Debug)]
 pub struct Traces {
     /// URL of the collector's traces endpoint.
     pub url: String,
-    /// The service name.
     pub service: String,
     /// Sampling ratio of traces that begin here, from 0 to 1.
     pub ratio: f64,
     /// Whether the sampling decision of the parent is honored.
     pub parent_based: bool,
-    /// Request headers.
     pub headers: Vec<(String, Secret)>,
 }
 
@@ -182,7 +172,7 @@ impl Config {
         config
     }
 
-    /// What takes time between the delivery of a message and its settlement.
+    /// The settings that decide how long a delivery may stay unsettled.
     pub fn delivery_time(&self) -> DeliveryTime {
         DeliveryTime {
             call: self.runtime.timeout,
@@ -354,7 +344,7 @@ fn traces(reader: &mut Reader<'_>) -> Option<Traces> {
     };
     let headers = reader.text("OTEL_EXPORTER_OTLP_HEADERS", "");
     let headers = headers.split(',').filter_map(|pair| pair.split_once('='));
-    // OpenTelemetry specifies percent-encoded values.
+    // The values are percent-encoded, as OpenTelemetry specifies.
     let decoded = |value: &str| percent::decode(value).unwrap_or_else(|| value.to_owned());
     let headers =
         headers.map(|(name, value)| (name.trim().to_owned(), Secret::from(decoded(value.trim()))));

@@ -1,4 +1,4 @@
-//! Decides how a message is processed: a pure function of the message, the outcome so far, and the settings (SC-71).
+//! Decides how to process a message: a pure function of the message, the outcome so far, and the settings (SC-71).
 
 mod end_actor;
 mod intermediate_actor;
@@ -15,14 +15,14 @@ use self::intermediate_actor::{Case, intermediate_actor};
 pub use self::rules::{EndActor, Queues, Rules};
 use crate::compose::Keep;
 
-/// The outcome that a decision is based on.
+/// What has happened to the message so far.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Delivered, and not yet sent to the runtime.
+    /// Delivered, but not yet sent to the runtime.
     Received,
     /// The runtime's reply.
     Replied(&'a [u8]),
-    /// The announced reply size, in bytes, exceeds the limit.
+    /// The announced reply size exceeds the limit; in bytes.
     ReplyTooLarge(usize),
     /// The runtime did not read the whole message (SC-48).
     NotRead,
@@ -46,15 +46,15 @@ pub enum Deliveries {
     Redelivered,
 }
 
-/// Other calls that bear on a call that ended because the runtime terminated.
+/// What other calls have to do with a call that ended because the runtime terminated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherCalls {
     /// None.
     #[default]
     None,
-    /// Some were open, so any of their messages may be the cause (SC-49).
+    /// Some were open, so any of their messages may have crashed the runtime (SC-49).
     Open,
-    /// One has timed out, upon which the runtime exits (SC-52).
+    /// One has timed out, which makes the runtime exit (SC-52).
     TimedOut,
 }
 
@@ -63,19 +63,20 @@ pub enum OtherCalls {
 pub struct DeliveryState {
     /// How often the message was delivered before.
     pub deliveries: Deliveries,
-    /// The size of the message in bytes, if the body is only its beginning, since it is too large.
+    /// The size of the whole message in bytes, if it is too large, so that the body holds only its beginning.
     pub size: Option<usize>,
-    /// Retries of an end actor's handler for this delivery by this process.
+    /// How often this process has retried an end actor's handler for this delivery.
     pub attempt: usize,
-    /// Of other calls, when the last one for this message ended.
+    /// The state of other calls when the last call for this message ended.
     pub others: OtherCalls,
-    /// The runtime is called for this message only while no other call is open (SC-49).
+    /// Whether the runtime is called for this message only while no other call is open (SC-49).
     pub alone: bool,
-    /// This process is shutting down.
+    /// Whether this process is shutting down.
     pub stopping: bool,
-    /// The runtime of an end actor has withdrawn its ready file, so it may have given the message back (RUN-20).
+    /// Whether an end actor's runtime has withdrawn its ready file, so that its reply may mean that it gives the
+    /// message back (RUN-20).
     pub runtime_ends: bool,
-    /// What the broker refused as too large after an earlier decision about this message.
+    /// What the broker has refused as too large after an earlier decision about this message.
     pub refused: Refused,
 }
 
@@ -91,17 +92,14 @@ pub struct Refused {
 /// Actions, in order. The message is acknowledged only after all publications are confirmed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Call the runtime.
     Call,
     /// Call the runtime again while no other call is open.
     CallAlone,
     /// Call the runtime again after a delay.
     CallAgain(Duration),
-    /// Publish a message.
     Send(OutgoingMessage),
     /// Send the final report to the gateway (SC-88).
     ReportFinal,
-    /// Acknowledge the message.
     Acknowledge,
     /// Return the message to its queue.
     Requeue(Reason),
@@ -114,17 +112,13 @@ pub enum Action {
 pub enum Reason {
     /// The runtime did not read the message.
     NotRead,
-    /// The runtime crashed while processing it.
     Crashed,
-    /// The runtime terminated while processing it because the call for another message timed out (SC-52).
+    /// The runtime terminated while processing it because a call for another message timed out (SC-52).
     OtherTimedOut,
-    /// Publishing its results failed.
     PublishFailed,
-    /// The gateway did not accept its final report.
     NotReported,
-    /// The process is shutting down.
     Shutdown,
-    /// The process is shutting down, maybe because the call for this message timed out (SC-52).
+    /// The process is shutting down, possibly because the call for this message timed out (SC-52).
     TimedOut,
     /// It was prefetched and waited too long for a slot.
     Waited,
@@ -133,7 +127,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether processing the message failed, which counts towards the queue's delivery limit (SC-34).
+    /// Whether processing the message failed, so that it counts towards the queue's delivery limit (SC-34).
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
@@ -154,9 +148,7 @@ pub struct OutgoingMessage {
     pub actor: String,
     /// The role of the destination.
     pub kind: Kind,
-    /// The message's id.
     pub id: String,
-    /// The message body.
     pub body: Vec<u8>,
 }
 
@@ -188,32 +180,32 @@ pub enum Verdict {
 pub struct Fault {
     /// The metric label.
     pub reason: &'static str,
-    /// The type of runtime error, if it is one (SC-92).
+    /// The value of the metric label `error_type`, if the runtime failed (SC-92).
     pub runtime: Option<&'static str>,
     /// For logs; must not quote the message.
     pub text: String,
 }
 
-/// The decision about a message.
+/// What to do about a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Actions to execute, in order.
+    /// Actions, in order.
     pub actions: Vec<Action>,
-    /// The result once the actions are executed.
+    /// The result once all actions have been executed.
     pub verdict: Verdict,
 }
 
-/// A message as it was delivered, and as it is processed, which differs in the trace context (SC-96).
+/// A message as it was delivered, and as it is processed, which differs only in the trace context (SC-96).
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
-    /// Decides what must not depend on how often it is delivered, or on tracing: its size, and the id of a message
-    /// without one.
+    /// Determines what must not change with redelivery or tracing: the size, and the id made up for a message without
+    /// one.
     pub received: &'a [u8],
-    /// What the runtime gets, and what results are made of.
+    /// Sent to the runtime, and the source of results.
     pub request: &'a [u8],
 }
 
-/// Decides how a message is processed.
+/// Decides how to process a message.
 #[must_use]
 pub fn decide(
     rules: &Rules,
@@ -234,7 +226,7 @@ fn requeue(reason: Reason) -> Decision {
     }
 }
 
-/// The message may have caused a crash, or another one that was open at that moment.
+/// This message or another one whose call was open may have crashed the runtime.
 fn call_alone() -> Decision {
     Decision {
         actions: vec![Action::CallAlone],
@@ -248,7 +240,7 @@ fn sent(mut actions: Vec<Action>, verdict: Verdict) -> Decision {
 }
 
 impl Refused {
-    /// Records that the broker refused a message as too large; `None` if it cannot be reduced any further.
+    /// Records that the broker refused a message as too large; `None` if it cannot be reduced further.
     #[must_use]
     pub fn and(self, kind: Kind, size: usize) -> Option<Self> {
         match kind {

@@ -22,7 +22,7 @@ const KEYS: [&str; 5] = [ID, PARENT_ID, ROUTE, HEADERS, PAYLOAD];
 /// A received message. JSON values are kept as written.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// The id as written, a JSON string that is not empty; `None`: there is no usable one.
+    /// The id as written, a non-empty JSON string; `None`: there is none that can be used.
     pub id: Option<&'a str>,
     /// The parent's id as written, a JSON string.
     pub parent_id: Option<&'a str>,
@@ -70,7 +70,7 @@ impl<'a> Message<'a> {
         Ok(Self::of(fields(text, KEYS)?))
     }
 
-    /// Parses the beginning of a message: what is complete in it. In messages of a sidecar, the payload comes last.
+    /// Parses what is complete in the beginning of a message. In messages of a sidecar, the payload comes last.
     #[must_use]
     pub fn read_beginning(body: &'a [u8]) -> Self {
         let text = match std::str::from_utf8(body) {
@@ -91,7 +91,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Why a message to error-end failed, from its payload.
+    /// The error in the payload of a message to error-end.
     #[must_use]
     pub fn error_in(payload: &str) -> RawError<'_> {
         let [error, details] = fields(payload, [ERROR, DETAILS]).unwrap_or_default();
@@ -136,23 +136,23 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// Error and details in the payload of a message to error-end, as they are written.
+/// The error and its details in the payload of a message to error-end, as written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawError<'a> {
     pub error: Option<&'a str>,
     pub details: Option<&'a str>,
 }
 
-/// The value of a key in an object, as it is written.
+/// The value of a key in an object, as written.
 pub fn value_in<'a>(object: &'a str, key: &'static str) -> Option<&'a str> {
     let [value] = fields(object, [key]).ok()?;
     value
 }
 
-/// The text of a JSON string. `None`: it has no UTF-8 form, as an escaped lone surrogate.
+/// The text of a JSON string; `None`: it has no UTF-8 form, like an escaped lone surrogate.
 fn decoded(written: &str) -> Option<String> {
     serde_json::from_str(written).ok()
 }
 
-/// A JSON value as it is written.
+/// A JSON value as written.
 type Written<'a> = &'a RawValue;

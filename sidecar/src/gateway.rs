@@ -26,9 +26,9 @@ use crate::metrics::Metrics;
 /// Attempts per report if the gateway is unreachable or fails.
 const ATTEMPTS: usize = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(200);
-/// Delay between attempts to send a final report in the background (SC-90).
+/// Delay before a final report is sent again in the background (SC-90).
 const FINAL_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Statuses of a gateway that may accept a report later.
+/// Statuses after which the gateway may accept the report later.
 const REQUEST_TIMEOUT: u16 = 408;
 const TOO_MANY_REQUESTS: u16 = 429;
 /// How long pending reports may delay the exit.
@@ -54,7 +54,7 @@ pub struct Report {
     retry: Option<Retry>,
 }
 
-/// When a final report is sent again, and until when.
+/// When to send a final report again, and until when.
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     due: Instant,
@@ -79,7 +79,7 @@ pub enum SendResult {
     Failed,
 }
 
-/// A final report without which its message must not be acknowledged (SC-90).
+/// A final report that the gateway must accept before the message is acknowledged (SC-90).
 pub struct RequiredReport {
     client: Client,
     report: Report,
@@ -160,7 +160,8 @@ impl Gateway {
         self.push(ReportKind::Child, "/envelopes".to_owned(), report);
     }
 
-    /// Queues the final report, if there is one; returns it instead if its message must wait until it is accepted.
+    /// Queues the final report, if there is one; returns it instead if the message must not be acknowledged before it
+    /// is accepted.
     pub fn ended(&self, rules: &Rules, body: &[u8], reply: &[u8]) -> Option<RequiredReport> {
         let (message, id) = identified(body)?;
         let now = SystemTime::now();
@@ -213,12 +214,12 @@ impl Gateway {
 }
 
 impl RequiredReport {
-    /// Sends it once.
+    /// Makes one attempt to send the report.
     pub async fn attempt(&mut self) -> SendResult {
         send(&mut self.client, &self.report, 1).await
     }
 
-    /// Counts it, by the result of its last attempt.
+    /// Counts the report by the result of its last attempt.
     pub fn end(self, sent: SendResult) {
         self.metrics
             .reported(self.report.kind.label(), sent.label());
@@ -288,7 +289,7 @@ impl Worker {
         self.finish();
     }
 
-    /// A report that fails waits for its next attempt behind the others, which may succeed.
+    /// A report that failed waits for its next attempt behind the others, which may succeed.
     async fn send_finals(mut self) {
         while let Some(mut report) = self.queue.next().await {
             let started = Instant::now();
@@ -354,7 +355,7 @@ impl Report {
         self.kind == ReportKind::Progress
     }
 
-    /// When it is sent again; `None`: immediately.
+    /// When to send the report again; `None`: now.
     fn due(&self) -> Option<Instant> {
         self.retry.map(|retry| retry.due)
     }

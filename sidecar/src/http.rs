@@ -22,7 +22,7 @@ use crate::lookup::Lookup;
 use crate::tls;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum response body read, in bytes, and how long that may take.
+/// Maximum size of a response body that is read, in bytes, and how long that may take.
 const MAX_RESPONSE: usize = 64 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,6 @@ pub struct Endpoint {
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// A client; see the module.
 pub struct Client {
     endpoint: Endpoint,
     connection: Option<SendRequest<Full<Bytes>>>,
@@ -122,7 +121,7 @@ impl Client {
         Ok(status)
     }
 
-    /// The status, and whether the whole response has been read, so that the connection can be used again.
+    /// The status, and whether the whole response was read, so that the connection can be reused.
     async fn request(
         &self,
         connection: &mut SendRequest<Full<Bytes>>,
@@ -142,7 +141,7 @@ impl Client {
             .await
             .map_err(io::Error::other)?;
         let status = response.status().as_u16();
-        // The server has answered, however long its body is.
+        // The status is the answer, however long the body is.
         let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
         let is_read = matches!(timeout(DRAIN_TIMEOUT, body).await, Ok(Ok(_)));
         Ok((status, is_read))
@@ -209,7 +208,7 @@ mod tests {
                 let body = "x".repeat(2 * MAX_RESPONSE);
                 let length = body.len();
                 let answer = format!("HTTP/1.1 201 x\r\ncontent-length: {length}\r\n\r\n{body}");
-                // The client may hang up before it has read all of it.
+                // The client may hang up before it has read everything.
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });

@@ -1,6 +1,6 @@
-//! How many messages the broker keeps in flight: what the scheduler wants, and one more for each message that holds no
-//! slot while it waits to publish its results again. Otherwise a few messages without a destination would keep all
-//! others in the queue (SC-31).
+//! How many messages the broker keeps in flight: what the scheduler wants, plus one for each message that holds no slot
+//! while publishing its results is retried. Otherwise a few messages without a destination would keep all others in the
+//! queue (SC-31).
 
 use std::sync::Arc;
 
@@ -8,13 +8,12 @@ use parking_lot::Mutex;
 
 use crate::broker::{Broker, Demand};
 
-/// At most this many stalled messages are made up for, which bounds the memory for their results (SC-84).
+/// At most this many stalled messages are compensated for, which bounds the memory of their results (SC-84).
 pub const MAX_STALLED: usize = 8;
-/// A message whose body and results are larger, in bytes, keeps its place in the demand while it is stalled: what is
-/// delivered instead needs memory as well (SC-84).
+/// A stalled message whose body and results are larger than this, in bytes, is not compensated for, since what is
+/// delivered in its place needs memory as well (SC-84).
 pub const MAX_STALLED_SIZE: usize = 1 << 20;
 
-/// The demand of this process.
 pub struct Intake {
     apply: Box<dyn Fn(Demand) + Send + Sync>,
     state: Mutex<State>,
@@ -26,7 +25,7 @@ struct State {
     stalled: usize,
 }
 
-/// A stalled message, until it is dropped.
+/// Guard of a stalled message.
 pub struct Stalled(Arc<Intake>);
 
 impl Intake {
@@ -39,13 +38,13 @@ impl Intake {
         })
     }
 
-    /// Sets the demand apart from stalled messages.
+    /// Sets the demand, not counting stalled messages.
     pub fn set(&self, wanted: Demand) {
         self.change(|state| state.wanted = wanted);
     }
 
-    /// Another message may be delivered while the guard exists. It must be dropped before the stalled message is
-    /// settled, so that the broker does not deliver one more in its place.
+    /// Lets another message be delivered while the returned guard exists. Drop the guard before settling the stalled
+    /// message, so that the broker does not deliver one more in its place.
     pub fn stalled(self: &Arc<Self>) -> Stalled {
         self.change(|state| state.stalled += 1);
         Stalled(self.clone())

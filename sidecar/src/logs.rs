@@ -21,7 +21,7 @@ const TEXTS: usize = 256;
 /// Maximum length of a field value, in bytes.
 const LONGEST: usize = 2 << 10;
 
-/// Initializes logging from this level. Events of dependencies are dropped, since they quote requests.
+/// Starts logging at this level. Events of dependencies are dropped, since they quote requests.
 pub fn start(level: Level, actor: &str) {
     let lines = Lines {
         level,
@@ -45,7 +45,7 @@ struct Lines {
     logged: Mutex<HashMap<String, Logged>>,
 }
 
-/// When a message was last logged, and how often it was suppressed since.
+/// When a message was last logged, and how often it has been suppressed since.
 struct Logged {
     at: Instant,
     left_out: u64,

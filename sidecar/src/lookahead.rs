@@ -52,7 +52,7 @@ impl LookaheadPolicy {
         }
     }
 
-    /// Records a call that has run for [`LONG_CALL`]: other consumers could process what is prefetched here.
+    /// Records a call that has run for [`LONG_CALL`]: others could process what is prefetched here.
     pub fn record_long_call(&mut self) {
         self.restart();
     }
@@ -74,7 +74,7 @@ impl LookaheadPolicy {
         }
     }
 
-    /// Whether messages queued behind a long call are requeued.
+    /// Whether messages that wait behind a long call are requeued.
     #[must_use]
     pub fn is_adaptive(&self) -> bool {
         self.rule == Lookahead::Auto

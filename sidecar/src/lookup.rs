@@ -1,4 +1,4 @@
-//! DNS lookups. They run in threads of their own and cannot be cancelled.
+//! DNS lookups. They run on separate threads and cannot be cancelled.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 type Found = io::Result<Vec<SocketAddr>>;
 
-/// Lookups of one host, of which one runs at a time: a request that times out leaves its lookup to the next. Otherwise,
-/// the lookups of an unresolvable host would fill the queue of the threads, and delay those of the broker (SC-20).
+/// Lookups of one host, at most one at a time: a request that times out leaves its running lookup to the next one.
+/// Otherwise, lookups of an unresolvable host would queue up on these threads and delay those of the broker (SC-20).
 #[derive(Clone)]
 pub struct Lookup {
     host: String,
@@ -34,7 +34,7 @@ impl Lookup {
         &self.host
     }
 
-    /// The host's addresses.
+    /// The addresses of the host.
     ///
     /// # Errors
     /// If the lookup fails.
@@ -44,7 +44,7 @@ impl Lookup {
             .await
     }
 
-    /// Waits for the lookup that runs, or for this one if none does.
+    /// Waits for the running lookup, or starts this one.
     async fn join(&self, lookup: impl Future<Output = Found> + Send + 'static) -> Found {
         let mut running = self.running.lock().await;
         let found = running.get_or_insert_with(|| tokio::spawn(lookup)).await;

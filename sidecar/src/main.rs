@@ -1,7 +1,7 @@
 //! Moves messages between an actor's queue and the runtime's Unix socket in the same pod.
 //!
 //! `config` reads the settings, `scheduler` schedules messages, `message_task` is the lifecycle of one message, and
-//! `decide` is the pure function behind it. `broker` and `runtime` are the two ends.
+//! `decide` makes its decisions as a pure function. `broker` and `runtime` are the two ends.
 
 mod broker;
 mod calls;
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // For DNS lookups: one thread each for the broker, the gateway and the collector of spans, so that none waits for a
-    // lookup of another that gets no answer. They exist only while they are needed.
+    // For DNS lookups: one thread each for the broker, the gateway and the span collector, so that none waits behind an
+    // unanswered lookup of another. They exist only while they are needed.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(3)
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
 
 /// Runs to completion without waiting for a pending DNS lookup, which would delay the exit (SC-79).
 ///
-/// As a task like all others: the future of `block_on` itself is polled only after all tasks and a look for I/O, so a
+/// Runs as a task, because the future of `block_on` itself is polled only after all tasks and a check for I/O, so a
 /// free slot would wait for that.
 fn run_to_end<T: Send + 'static>(
     runtime: Runtime,
@@ -163,7 +163,6 @@ async fn run(config: Config) -> io::Result<Exit> {
     }
 }
 
-/// Everything except the broker.
 struct Parts {
     config: Config,
     stopping: CancellationToken,
@@ -174,7 +173,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// An end actor must handle a message of any size, since it cannot send it to error-end (SC-68, SC-83).
+    /// The limit on received messages. An end actor has none: it cannot send a message to error-end, so it must handle
+    /// any size (SC-68, SC-83).
     fn max_delivery(&self) -> Option<usize> {
         let rules = &self.config.rules;
         rules.end.is_none().then_some(rules.max_message_size)

@@ -28,32 +28,27 @@ use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
 
-/// How long to wait for SIGTERM before a crash of the runtime fails the message: SIGTERM may reach the runtime first.
-/// It always does if the sidecar is native (SC-82).
+/// How long to wait for SIGTERM before a runtime crash fails the message. The runtime may get SIGTERM first, and always
+/// does if the sidecar is a native one (SC-82).
 const SIGTERM_DELAY: Duration = Duration::from_secs(2);
 
 /// State shared by all messages.
 pub struct Context<B, R> {
     pub broker: B,
-    /// How many messages the broker keeps in flight.
     pub intake: Arc<Intake>,
     pub runtime: R,
-    /// Routing and error rules.
     pub rules: Rules,
-    /// Initial retry delay when a destination queue is missing.
+    /// Initial retry delay while a destination queue is missing.
     pub queue_backoff: Duration,
     pub metrics: Arc<Metrics>,
-    /// Receives progress reports.
     pub gateway: Option<Gateway>,
-    /// Exports spans.
     pub tracer: Option<Tracer>,
-    /// Readiness of the runtime.
     pub readiness: watch::Receiver<Readiness>,
     /// Cancelled on shutdown.
     pub stopping: CancellationToken,
     /// Calls that have timed out so far (SC-52).
     pub timed_out_calls: AtomicU64,
-    /// Calls that are open (SC-49).
+    /// Open calls (SC-49).
     pub calls: Arc<Calls>,
 }
 
@@ -64,19 +59,18 @@ pub struct MessageTask<B, R> {
     /// The request to the runtime.
     request: Bytes,
     state: DeliveryState,
-    /// While results are retried, and until the message is settled.
+    /// Set while publishing results is retried, until the message is settled.
     stall: Stall,
-    /// For the next call.
+    /// The permit for the next call.
     permit: Option<Permit>,
-    /// While it may have caused a crash.
+    /// Set while the message may have caused a crash.
     suspect: Option<Suspect>,
-    /// Until when it waits to be called alone.
+    /// When the message stops waiting to be called alone.
     alone_until: Option<Instant>,
     since: Instant,
     span: Option<Span>,
 }
 
-/// The result of calling the runtime.
 enum CallResult {
     NotCalled,
     Reply(Bytes),
@@ -84,7 +78,7 @@ enum CallResult {
     ReportFailed,
 }
 
-/// How to continue after a decision has been executed.
+/// How to continue once a decision has been executed.
 enum NextStep {
     Settled,
     Call,
@@ -122,8 +116,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         }
     }
 
-    /// Processes the message to settlement, or abandons it when its delivery is lost. A running call is finished even
-    /// then, because the runtime exits when its connection is closed (SC-21).
+    /// Processes the message to settlement, or abandons it when its delivery is lost. Even then, a running call is
+    /// finished, because the runtime exits when its connection is closed (SC-21).
     pub async fn run(mut self, slot: Slot) {
         let receipt = self.delivery.receipt.clone();
         let mut slot = Some(slot);
@@ -133,7 +127,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             let is_crash = matches!(answer, CallResult::Failed(CallError::Ended));
             if is_crash && matches!(decision.verdict, Verdict::Failed(_)) {
                 slot.take();
-                // Either way, the runtime is not called again for this message.
+                // In either case, the runtime is not called again for this message.
                 let stopping = self.context.stopping.cancelled();
                 let _ = timeout(SIGTERM_DELAY, stopping).await;
                 decision = self.decide(&answer);
@@ -211,8 +205,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         NextStep::Settled
     }
 
-    /// Publishes all results concurrently and waits for their confirms. The slot is released as soon as all are
-    /// enqueued. `None`: all are confirmed.
+    /// Publishes all results concurrently and waits for their confirms; `None` once all are confirmed. Releases the
+    /// slot as soon as all are queued.
     async fn send(
         &mut self,
         messages: Vec<OutgoingMessage>,
@@ -333,7 +327,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         }
     }
 
-    /// The message id, truncated for log lines.
+    /// The message id, truncated for the log.
     fn id(&self) -> String {
         let message = crate::envelope::Message::read(&self.delivery.body).ok();
         let id = message
@@ -355,7 +349,7 @@ fn outcome(answer: &CallResult) -> Outcome<'_> {
     }
 }
 
-/// Truncates a value for log lines.
+/// Truncates a value for the log.
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(200)]
 }

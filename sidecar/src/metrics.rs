@@ -24,7 +24,7 @@ pub use self::labels::{
 };
 use crate::decide::{Fault, Kind, Reason, Verdict};
 
-/// Bounds the cardinality of destinations, which are user input; the rest is counted as `other` (SC-92).
+/// Bounds the cardinality of destinations, which are user input: others are counted as `other` (SC-92).
 const MOST_DESTINATIONS: usize = 100;
 
 const CALLS: [f64; 14] = [
@@ -59,7 +59,6 @@ pub struct Metrics {
     runtime_errors: Family<RuntimeErrorLabels, Counter>,
     requeued: Family<RequeuedLabels, Counter>,
     redelivered: Counter,
-    /// Whether the runtime is ready.
     pub runtime_ready: Gauge,
     /// Maximum open requests at the runtime.
     pub slots: Gauge,
@@ -435,7 +434,7 @@ impl Metrics {
     }
 }
 
-/// Message sizes are far below the integers that a float cannot represent.
+/// Message sizes are far below the integers that a float cannot represent exactly.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a message")]
 fn float(bytes: usize) -> f64 {
     bytes as f64

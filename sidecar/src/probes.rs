@@ -23,14 +23,14 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::Listen;
 use crate::metrics::Metrics;
 
-/// An event loop without a heartbeat for this long fails the liveness probe.
+/// The liveness probe fails once the event loop has had no heartbeat for this long.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum concurrent connections.
 const MAX_CONNECTIONS: usize = 16;
 /// Maximum size of a request head in bytes; the smallest that hyper supports.
 const MAX_HEADER_SIZE: usize = 8 << 10;
-/// Delay before binding a port that is in use is retried.
+/// Delay before another attempt to bind a port that is in use.
 const PORT_IN_USE: Duration = Duration::from_mins(1);
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -116,13 +116,13 @@ pub async fn serve(listen: Listen, health: Arc<Health>, metrics: Arc<Metrics>) {
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // Avoid a hot loop on persistent errors, such as too many open files.
+            // Prevents a hot loop on persistent errors, such as too many open files.
             sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (health, metrics) = (health.clone(), metrics.clone());
         tokio::spawn(async move {
-            // Connection errors of clients are of no interest.
+            // Clients' connection errors do not matter.
             let _ = timeout(REQUEST_TIMEOUT, answer(stream, health, metrics)).await;
             drop(permit);
         });

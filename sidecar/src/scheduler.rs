@@ -24,8 +24,8 @@ use crate::slot::{SlotEvent, Slots};
 
 /// How long prefetched messages wait for an unavailable runtime before they are requeued (SC-13).
 const PREFETCH_HOLD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a message that lookahead `auto` has prefetched waits for a slot at most: half of the margin of the consumer
-/// timeout, which assumes that it does not wait (SC-32).
+/// How long a message prefetched by lookahead `auto` waits for a slot at most: half the margin of the consumer timeout,
+/// which assumes that it does not wait (SC-32).
 const LOOKAHEAD_HOLD_TIMEOUT: Duration = Duration::from_mins(5);
 /// Interval of gauge updates and liveness heartbeats.
 const TICK: Duration = Duration::from_secs(1);
@@ -48,14 +48,12 @@ pub enum Exit {
     Panics,
 }
 
-/// The settings of the scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerSettings {
     /// Maximum open requests at the runtime.
     pub concurrency: usize,
     /// Prefetch policy.
     pub lookahead: Lookahead,
-    /// Grace period of a shutdown.
     pub grace_period: Duration,
 }
 
@@ -66,14 +64,14 @@ pub struct Scheduler<B, R> {
     health: Arc<Health>,
     events: mpsc::UnboundedReceiver<Event>,
     readiness: watch::Receiver<Readiness>,
-    /// How many messages may have caused a crash, and are called alone (SC-49).
+    /// How many messages may have caused a crash and are called alone (SC-49).
     suspects: watch::Receiver<usize>,
     slots: Slots,
     lookahead: LookaheadPolicy,
     waiting: Waiting,
     tasks: JoinSet<()>,
     in_flight: HashMap<Id, (Receipt, Instant)>,
-    /// Tasks of lost deliveries. Their calls run to completion, and occupy slots until then.
+    /// Tasks of lost deliveries, whose calls run to completion and occupy slots until then.
     lost: HashSet<Id>,
     blocked: bool,
     panics: Vec<Instant>,
@@ -83,7 +81,7 @@ pub struct Scheduler<B, R> {
 }
 
 impl<B: Broker, R: Runtime> Scheduler<B, R> {
-    /// Creates a scheduler; dispatching starts with [`Self::run`].
+    /// Creates a scheduler; [`Self::run`] starts it.
     pub fn new(
         context: Arc<Context<B, R>>,
         settings: SchedulerSettings,
@@ -113,7 +111,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         }
     }
 
-    /// Runs until shutdown, including the graceful settlement of messages in flight.
+    /// Runs until shutdown, which includes the graceful settlement of messages in flight.
     pub async fn run(mut self) -> Exit {
         self.update_readiness();
         let end = loop {
@@ -185,12 +183,12 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         }
     }
 
-    /// After which time a prefetched message is requeued.
+    /// How long a prefetched message may wait before it is requeued.
     fn max_wait(&self) -> Option<Duration> {
         if !self.takes_messages() {
             return Some(PREFETCH_HOLD_TIMEOUT);
         }
-        // Those of a fixed lookahead are part of the consumer timeout.
+        // The consumer timeout covers the wait of messages that a fixed lookahead has prefetched.
         let is_limited = self.lookahead.is_adaptive() && !self.blocked && !self.slots.has_free();
         is_limited.then_some(LOOKAHEAD_HOLD_TIMEOUT)
     }
@@ -199,7 +197,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         matches!(*self.readiness.borrow(), Readiness::Ready { .. })
     }
 
-    /// While messages are called alone, no other one is passed to the runtime.
+    /// Whether messages are called alone, so that no other one may be passed to the runtime.
     fn has_suspects(&self) -> bool {
         *self.suspects.borrow() > 0
     }
@@ -261,7 +259,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .set(self.waiting.len().try_into().unwrap_or(i64::MAX));
     }
 
-    /// `since`: when the message was delivered.
+    /// Starts processing a message that was delivered at `since`.
     fn begin(&mut self, since: Instant, delivery: Delivery) {
         let slot = self.slots.take();
         if let Some(idle) = slot.idle() {
@@ -281,7 +279,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .set(self.in_flight.len().try_into().unwrap_or(i64::MAX));
     }
 
-    /// Updates the broker's demand, and requeues prefetched messages when lookahead is disabled (SC-43, SC-44).
+    /// Updates the broker's demand, and requeues prefetched messages once lookahead is disabled (SC-43, SC-44).
     fn update_demand(&mut self) {
         if self.end.is_some() || !self.is_ready() {
             self.context.intake.set(Demand::default());
@@ -291,7 +289,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         let slots = self.slots.count().saturating_sub(self.lost.len());
         let lookahead = self.lookahead.limit(self.slots.count());
         let demand = if has_suspects {
-            // What is delivered would wait until the last of them is done.
+            // Newly delivered messages would wait until the last suspect is done.
             Demand::default()
         } else {
             Demand { slots, lookahead }
@@ -328,7 +326,8 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             }
             Event::Disconnected => {
                 self.health.set_broker(false);
-                // Its messages are redelivered, and would wait behind a call that turns out to be long.
+                // Its messages are redelivered, and if prefetched again, might wait behind a call that turns out to be
+                // long.
                 self.lookahead.restart();
                 self.waiting
                     .take_matching(|delivery| delivery.receipt.is_lost());

@@ -19,7 +19,7 @@ pub struct Slot {
 pub(crate) enum SlotEvent {
     /// The runtime call started.
     Called(u64, Instant),
-    /// The slot was released, with the duration of its call, if any.
+    /// The slot was released, with the duration of its call, if there was one.
     Free(u64, Option<Duration>),
 }
 
@@ -47,7 +47,6 @@ impl Drop for Slot {
     }
 }
 
-/// The slot pool.
 pub(crate) struct Slots {
     count: usize,
     last: u64,

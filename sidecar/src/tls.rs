@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// A client configuration that trusts only a PEM bundle, or the built-in roots. The bundle is read on every call.
+/// A client configuration that trusts only a PEM bundle, or else the built-in roots. The bundle is read on every call.
 ///
 /// # Errors
 /// If the bundle cannot be read or contains no certificate.

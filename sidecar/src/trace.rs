@@ -17,12 +17,11 @@ use self::context::{TraceContext, random_id};
 use self::export::{Finished, SpanKind};
 use crate::config::Traces;
 
-/// Capacity of the export queue; further spans are dropped.
+/// Capacity of the export queue; spans beyond it are dropped.
 const CAPACITY: usize = 2048;
-/// How long the spans that are left may delay the exit.
+/// How long exporting the remaining spans may delay the exit.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Creates spans.
 #[derive(Clone)]
 pub struct Tracer {
     spans: mpsc::Sender<Finished>,
@@ -32,7 +31,7 @@ pub struct Tracer {
     exporter: TaskTracker,
 }
 
-/// The span of one message, which parents the spans of its phases.
+/// The span of one message, and the parent of the spans of its phases.
 pub struct Span {
     context: TraceContext,
     parent: Option<String>,
@@ -59,7 +58,7 @@ impl Tracer {
         })
     }
 
-    /// Exports the spans that have ended. There must be no further ones.
+    /// Exports the spans that have ended. No more may be created.
     pub async fn finish(&self) {
         self.finishing.cancel();
         // The collector may be unavailable.
@@ -91,7 +90,7 @@ impl Tracer {
     }
 }
 
-/// Whether a trace is in the sample: by its id, so that all actors decide alike. The lower half of an id is random.
+/// Whether a trace is sampled. Decided by its id, so that all actors decide alike. The lower half of an id is random.
 fn is_sampled(trace: &str, ratio: f64) -> bool {
     let random = trace.get(16..24);
     let random = random.and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -148,7 +147,7 @@ impl Span {
 
     fn export(&self, finished: Finished) {
         if let Some(spans) = &self.spans {
-            // Drop spans when the collector is slow, rather than delay messages.
+            // If the collector is slow, drop spans rather than delay messages.
             let _ = spans.try_send(finished);
         }
     }

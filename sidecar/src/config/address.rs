@@ -13,8 +13,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// The addresses to bind, in order of preference. Without an explicit address: all interfaces, dual-stack if
-    /// possible.
+    /// The addresses to bind, in order of preference. If none is set, all interfaces, dual-stack if possible.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let all = [

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::Lookahead;
 
-/// Margin over the time that processing may take.
+/// Margin on top of the processing time.
 const MARGIN: Duration = Duration::from_mins(10);
-/// An end actor's handler is tried three times, with pauses of 5 s in all (SC-70).
+/// An end actor's handler has three attempts, with pauses of 5 s in all (SC-70).
 const END_ATTEMPTS: u32 = 3;
 const END_PAUSES: Duration = Duration::from_secs(5);
 /// How long a message may wait for its final report to be accepted (SC-90).
 pub const FINAL_RETRY_PERIOD: Duration = Duration::from_mins(10);
 /// The default of every broker that has a consumer timeout.
 const BROKER_DEFAULT: Duration = Duration::from_mins(30);
-/// Up to this time, that suffices with a margin.
+/// Up to this time, margin included, that suffices.
 const MAX_FOR_BROKER_DEFAULT: Duration = Duration::from_mins(20);
 
-/// What takes time between the delivery of a message and its settlement.
+/// What contributes to the time between the delivery of a message and its settlement.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryTime {
     /// Timeout of a runtime call.
@@ -25,24 +25,22 @@ pub struct DeliveryTime {
     pub is_end: bool,
     /// Whether the final report must be accepted.
     pub report_is_required: bool,
-    /// Open requests at the runtime.
     pub slots: usize,
-    /// Prefetch policy.
     pub lookahead: Lookahead,
 }
 
 impl DeliveryTime {
-    /// The consumer timeout to ask for, where the broker's default is too short.
+    /// The consumer timeout to request; `None` if the broker's default suffices.
     pub fn consumer_timeout(self) -> Option<Duration> {
         Some(self.longest()).filter(|needed| *needed > MAX_FOR_BROKER_DEFAULT)
     }
 
-    /// Whether a broker that does not know the argument takes messages back too early.
+    /// Whether a broker that ignores the argument takes messages back too early.
     pub fn exceeds_the_default(self) -> bool {
         self.longest() > BROKER_DEFAULT
     }
 
-    /// The longest time, and a margin.
+    /// The longest processing time, plus a margin.
     fn longest(self) -> Duration {
         let processing = if self.is_end {
             self.call
@@ -59,7 +57,7 @@ impl DeliveryTime {
         };
         let rounds = 1 + prefetched.div_ceil(self.slots.max(1));
         let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-        // After a crash with other messages, it is called once more, alone (SC-49).
+        // After a crash that ended several calls, the message is called once more, alone (SC-49).
         let alone = if self.slots > 1 {
             self.call
         } else {
@@ -114,7 +112,7 @@ mod tests {
             (actor(5, 1, Auto), None),
             (actor(10, 1, Auto), None),
             (actor(11, 1, Auto), Some((21, 0))),
-            // 10 min fit into the default, three times 10 min do not.
+            // One call of 10 min fits into the default, three do not.
             (end_actor(10, 1, Auto), Some((40, 5))),
             (end_actor(3, 1, Auto), None),
             (required(end_actor(3, 1, Auto)), Some((29, 5))),

@@ -7,25 +7,19 @@ use asya_wire::{env, percent};
 use super::reader::Reader;
 use super::{DeliveryTime, Secret};
 
-/// Connection settings of RabbitMQ.
 #[derive(Clone, Debug)]
 pub struct RabbitMqConfig {
     /// Host name or address; an IPv6 address without brackets.
     pub host: String,
-    /// AMQP port.
     pub port: u16,
-    /// Whether to use TLS.
     pub tls: bool,
     /// PEM bundle of trusted CAs; `None` for the built-in roots.
     pub ca_file: Option<PathBuf>,
-    /// The virtual host.
     pub vhost: String,
     pub user: String,
-    /// The user's password.
     pub password: Password,
     /// The topic exchange that queues are bound to.
     pub exchange: String,
-    /// How to publish.
     pub publish: Publish,
 }
 
@@ -58,13 +52,12 @@ struct Parts {
     vhost: Option<String>,
 }
 
-/// `ASYA_RABBITMQ_PREFETCH`, if it is set.
 pub(super) fn prefetch(reader: &mut Reader<'_>) -> Option<usize> {
     reader.get(env::RABBITMQ_PREFETCH)?;
     Some(reader.number(env::RABBITMQ_PREFETCH, 1..=4096, 1))
 }
 
-/// Brokers that ignore the consumer argument apply their own consumer timeout of 30 minutes (SC-32).
+/// Brokers that ignore the consumer argument apply their default consumer timeout of 30 minutes (SC-32).
 pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, time: DeliveryTime) {
     if time.exceeds_the_default() {
         let text = "RabbitMQ before 3.12 redelivers messages unacknowledged for 30m; set its policy consumer-timeout";
@@ -140,7 +133,7 @@ fn from_parts(reader: &mut Reader<'_>) -> Parts {
     }
 }
 
-/// Parses a URL. It may have been composed of the unescaped `password`, which is therefore matched literally.
+/// Parses a URL. It may have been composed with the unescaped `password`, which is therefore matched literally.
 fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     const HOW: &str =
         "not a RabbitMQ URL; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
@@ -183,15 +176,14 @@ fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     })
 }
 
-/// The login of a URL.
 struct Login<'u> {
     user: Option<String>,
     password: Option<String>,
-    /// What follows it in the URL.
+    /// The part of the URL after the login.
     rest: &'u str,
 }
 
-/// Splits the login from a URL without its scheme.
+/// Splits the login from a URL without its scheme. `known` is the password, if it is known.
 fn login<'u>(rest: &'u str, known: Option<&str>) -> Login<'u> {
     let decoded = |text: &str| percent::decode(text).unwrap_or_else(|| text.to_owned());
     if let Some(known) = known.filter(|known| !known.is_empty())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use asya_wire::duration;
 
-/// The environment, and the problems found in it.
+/// The environment, and the problems found so far.
 pub(super) struct Reader<'e> {
     environment: &'e BTreeMap<String, String>,
     errors: Vec<String>,
@@ -24,7 +24,7 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// Errors and warnings.
+    /// Errors, and warnings.
     pub(super) fn finish(self) -> (Vec<String>, Vec<String>) {
         (self.errors, self.warnings)
     }
@@ -40,7 +40,7 @@ impl<'e> Reader<'e> {
             .filter(|value| !value.is_empty())
     }
 
-    /// Records an error and how to fix it, without the value, which may be a secret.
+    /// Records an error and how to fix it. Omits the value, which may be a secret.
     pub(super) fn invalid(&mut self, variable: &str, what: &str) {
         self.errors.push(format!("{variable}: {what}"));
     }

@@ -1,4 +1,4 @@
-//! Values that are never shown (SC-9).
+//! Values that must never be displayed (SC-9).
 
 use std::fmt;
 
@@ -7,7 +7,6 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret value.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

@@ -12,13 +12,11 @@ const SHORTEST: Duration = Duration::from_secs(30);
 /// Upper bound of the default visibility timeout.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// Settings of SQS.
 #[derive(Clone, Debug)]
 pub struct SqsConfig {
     pub region: String,
     /// Endpoint URL to use instead of AWS.
     pub endpoint: Option<String>,
-    /// Visibility timeout.
     pub visibility: Duration,
     /// Wait time of a long poll.
     pub wait: Duration,

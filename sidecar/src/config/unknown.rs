@@ -4,7 +4,7 @@ use asya_wire::env;
 
 use super::reader::Reader;
 
-/// Further known variables, including those of other containers of the pod.
+/// More known variables, including those of the pod's other containers.
 const KNOWN: [&str; 3] = [
     env::SOCKET_NAME,
     "ASYA_LOG_FORMAT",
@@ -37,7 +37,7 @@ fn is_newer_setting(name: &str) -> bool {
     env::OF_LATER_GENERATIONS.contains(&name) || name.starts_with(env::PREFIX_OF_LATER_GENERATIONS)
 }
 
-/// Whether Kubernetes derives such a variable from a Service named `asya-…`.
+/// Whether Kubernetes may have derived this variable from a Service named `asya-…`.
 fn is_made_of_a_service(name: &str) -> bool {
     let of_a_port = || {
         let (_, port) = name.rsplit_once("_PORT_")?;

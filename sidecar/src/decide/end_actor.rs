@@ -13,7 +13,7 @@ use crate::envelope::{Message, Reply, Routes};
 /// Delays before the handler is retried (SC-70).
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
-/// Decides about a message of an end actor, whose reply is not routed (SC-68 to SC-70).
+/// Decides about a message of an end actor, whose replies are not routed (SC-68 to SC-70).
 pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState) -> Decision {
     let fault = |runtime, text: &str| Fault {
         reason: code::RUNTIME_ERROR,
@@ -36,7 +36,7 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
                 "the runtime terminated while processing the message",
             ),
         ),
-        // It counts at the queue, since this process may end because of it, and with it what it remembers (SC-52).
+        // The queue must count this attempt: the process may exit because of it, and loses its own count (SC-52).
         Outcome::TimedOut if state.stopping => requeue(Reason::TimedOut),
         Outcome::TimedOut => retry_after(
             timeouts_before(state),
@@ -44,10 +44,11 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
             fault(Some("timeout"), "Runtime timeout exceeded"),
         ),
         Outcome::NotReported if state.stopping => requeue(Reason::Shutdown),
-        // The handler has succeeded, so this is no failed attempt of it (SC-90).
+        // The handler has succeeded, so this is not a failed attempt (SC-90).
         Outcome::NotReported => requeue(Reason::NotReported),
         Outcome::ReplyTooLarge(_) => end_consumed(body),
-        // Whatever a handler that returns whole envelopes means by that, processing one twice loses nothing.
+        // A handler may also return whole envelopes. Whatever it means by that, processing such a message twice loses
+        // nothing.
         Outcome::Replied(reply) if state.runtime_ends && is_given_back(body, reply) => {
             requeue(Reason::NotRead)
         }
@@ -61,7 +62,7 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
     }
 }
 
-/// Whether the runtime has answered with the message itself, which another pod is to process (RUN-20).
+/// Whether the runtime has replied with the message itself, to have another pod process it (RUN-20).
 fn is_given_back(body: &[u8], reply: &[u8]) -> bool {
     let has_succeeded = matches!(Reply::read(reply, Routes::Ignored), Ok(Reply::Results(_)));
     let leads_back = |source: Message<'_>| Reply::leads_back(reply, &source);
@@ -78,7 +79,7 @@ fn end_consumed(body: &[u8]) -> Decision {
     }
 }
 
-/// How many attempts may have timed out before, in this process and in earlier ones.
+/// How many earlier attempts may have timed out, in this process or a previous one.
 fn timeouts_before(state: &DeliveryState) -> usize {
     let earlier = match state.deliveries {
         Deliveries::First => 0,
@@ -92,7 +93,7 @@ fn retry(state: &DeliveryState, fault: Fault) -> Decision {
     retry_after(state.attempt, state, fault)
 }
 
-/// Calls the handler again unless it has failed too often; `attempts`: how often before.
+/// Retries the handler unless it has failed too often, where `attempts` counts its earlier attempts.
 fn retry_after(attempts: usize, state: &DeliveryState, fault: Fault) -> Decision {
     if state.stopping {
         return requeue(Reason::Shutdown);

@@ -128,9 +128,9 @@ fn handler_failed(case: &Case<'_>, source: &Message<'_>, failure: &Failure<'_>) 
     case.to_error_end(Some(source), &error, fault)
 }
 
-/// The runtime terminated while processing the message (SC-49, SC-52).
+/// Decides about a message whose call ended because the runtime terminated (SC-49, SC-52).
 fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
-    // The pod is stopping, and with it the runtime, so it is not the message's fault (SC-82).
+    // The pod is terminating, and its runtime with it, so the message is not to blame (SC-82).
     if case.state.stopping {
         return requeue(Reason::Shutdown);
     }
@@ -177,7 +177,7 @@ impl Case<'_> {
         }))
     }
 
-    /// Reports an error to error-end as text, as the Go sidecar did.
+    /// Reports an error to error-end as text, like the Go sidecar.
     fn refuse(&self, source: Option<&Message<'_>>, reason: &'static str, text: &str) -> Decision {
         let fault = Fault {
             reason,
@@ -267,7 +267,7 @@ impl Case<'_> {
     }
 }
 
-/// Parser errors may quote the input, so they are not logged.
+/// Omits parser errors, which may quote the input.
 fn log_text(reason: &str, text: &str) -> String {
     if reason == code::PARSE_ERROR {
         "invalid message: not a JSON object in UTF-8, or its route is invalid".to_owned()

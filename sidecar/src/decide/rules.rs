@@ -15,15 +15,13 @@ pub struct Rules {
     pub happy_end: String,
     /// The name of error-end in routes.
     pub error_end: String,
-    /// Set if this is an end actor.
+    /// Set if this actor is an end actor.
     pub end: Option<EndActor>,
-    /// Names of queues.
     pub queues: Queues,
     /// Timeout of a runtime call.
     pub timeout: Duration,
     /// How often a message is redelivered after the runtime crashed while processing it.
     pub crash_retries: u32,
-    /// Maximum message size, in bytes.
     pub max_message_size: usize,
 }
 
@@ -41,9 +39,8 @@ pub enum EndActor {
 /// Queue naming (SC-3).
 #[derive(Clone, Debug)]
 pub struct Queues {
-    /// The name template.
     pub template: Template,
-    /// Value of `{namespace}`.
+    /// The value of `{namespace}`.
     pub namespace: String,
     /// The naming rules of the broker.
     pub naming: Naming,

@@ -26,7 +26,7 @@ pub(super) fn end_actor(end: EndActor) -> Rules {
     }
 }
 
-/// The actions in short form: `send error_end error-end, acknowledge`.
+/// The actions in short form, such as `send error_end error-end, acknowledge`.
 pub(super) fn told(decision: &Decision) -> String {
     let action = |action: &Action| match action {
         Action::Call => "call".to_owned(),
@@ -470,7 +470,7 @@ fn end_actor_routes_nothing_and_makes_three_attempts() {
     );
 }
 
-/// SC-52, SC-70, SC-71: the process may end after each timeout, and with it what it remembers.
+/// SC-52, SC-70, SC-71: the process may exit after each timeout, and then loses its count.
 #[test]
 fn timeouts_of_earlier_processes_are_attempts_of_an_end_actor() {
     let rejected = "reject: failed runtime_error timeout";

@@ -1,4 +1,4 @@
-//! Chosen members of a JSON object, as they are written.
+//! Selected members of a JSON object, as written.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde_json::Deserializer;
 
 use super::Written;
 
-/// The values of `keys` in the object that `text` holds. Keys are compared exactly; of a repeated key the last counts,
-/// as in the runtime. The depth of other values is not limited: they are skipped, not decoded.
+/// The values of `keys` in the JSON object `text`. Keys are compared exactly; if one is repeated, the last one counts,
+/// as in the runtime. Other values may be nested arbitrarily deep: they are skipped, not decoded.
 ///
 /// # Errors
-/// When the text is not one JSON object.
+/// If the text is not a single JSON object.
 pub(super) fn fields<'a, const N: usize>(
     text: &'a str,
     keys: [&'static str; N],
@@ -26,7 +26,7 @@ pub(super) fn fields<'a, const N: usize>(
     Ok(found)
 }
 
-/// Like [`fields`], of the beginning of an object: what is complete before the text ends.
+/// Like [`fields`], but for the beginning of an object: what is complete before the text ends.
 pub(super) fn fields_of_beginning<'a, const N: usize>(
     text: &'a str,
     keys: [&'static str; N],
@@ -36,17 +36,17 @@ pub(super) fn fields_of_beginning<'a, const N: usize>(
         keys,
         found: &mut found,
     };
-    // The end of the text is an error.
+    // The text ends early, which is always an error.
     let _ = Deserializer::from_str(text).deserialize_map(object);
     found
 }
 
-/// Whether a value that is JSON is a string.
+/// Whether a JSON value is a string.
 pub(super) fn is_string(written: &str) -> bool {
     written.starts_with('"')
 }
 
-/// Whether a value that is JSON is an object.
+/// Whether a JSON value is an object.
 pub(super) fn is_object(written: &str) -> bool {
     written.starts_with('{')
 }
@@ -78,7 +78,7 @@ impl<'a, const N: usize> Visitor<'a> for Object<'_, 'a, N> {
     }
 }
 
-/// The index of a key among those that are looked for.
+/// The index of a key among those looked for.
 struct Key<'k>(&'k [&'static str]);
 
 impl<'a> DeserializeSeed<'a> for Key<'_> {

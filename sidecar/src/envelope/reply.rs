@@ -15,7 +15,6 @@ pub enum Reply<'a> {
     Failed(Failure<'a>),
 }
 
-/// One result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Element<'a> {
     /// The route as written.
@@ -37,12 +36,11 @@ pub struct Failure<'a> {
     pub details: Option<&'a str>,
 }
 
-/// Whether the elements of a reply need a route.
+/// Whether the elements of a reply must have a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routes {
-    /// They are routed.
     Required,
-    /// They are not, as those of end actors (SC-69).
+    /// They may have none, as in replies of end actors (SC-69).
     Ignored,
 }
 
@@ -67,8 +65,8 @@ impl<'a> Reply<'a> {
         Ok(Self::Results(results))
     }
 
-    /// Whether the reply is one element with the route of the message: a handler's result is one actor further, unless
-    /// the handler returns whole envelopes.
+    /// Whether the reply is a single element with the message's own route. The route of a result is one actor further,
+    /// unless the handler returns whole envelopes.
     #[must_use]
     pub fn leads_back(body: &[u8], source: &Message<'_>) -> bool {
         let elements = elements_of(body).unwrap_or_default();
@@ -93,7 +91,7 @@ fn elements_of(body: &[u8]) -> Result<Vec<Written<'_>>, Unreadable> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// A result, or a failure; `None`: a result that goes nowhere.
+/// A result, or a failure; `None`: a result that is sent nowhere.
 type Read<'a> = Result<Option<Element<'a>>, Failure<'a>>;
 
 fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {

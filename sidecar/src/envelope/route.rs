@@ -11,11 +11,10 @@ use super::fields::fields;
 /// A route: the actors in order, and the index of the current one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// Names of actors.
     pub actors: Vec<Cow<'a, str>>,
     /// May be negative, or beyond the end.
     pub current: i64,
-    /// Whether `current` was written; in a message it may be left out and is then 0.
+    /// Whether `current` was present; a message may omit it, which means 0.
     pub has_current: bool,
 }
 

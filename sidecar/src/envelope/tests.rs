@@ -139,7 +139,7 @@ fn payloads_round_trip_byte_for_byte() {
     }
 }
 
-/// Usually a message with some fragments replaced, otherwise only fragments.
+/// Usually a message in which some fragments are replaced, otherwise only fragments.
 fn noise(random: &mut fastrand::Rng) -> String {
     let mut text = if random.bool() {
         r#"{"id":"1","route":{"actors":["foo","bar"],"current":0},"headers":{},"payload":[1]}"#

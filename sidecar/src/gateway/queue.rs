@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Report;
 
 const CAPACITY: usize = 1024;
-/// Maximum size of all bodies together: a final report has the payload of its message. One larger report fits alone.
+/// Maximum total size of all bodies: a final report contains the payload of its message. A single larger report is
+/// accepted.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
 /// A single-consumer queue.
@@ -22,9 +23,9 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     reports: VecDeque<Report>,
-    /// Of all bodies together.
+    /// Total size of all bodies.
     bytes: usize,
-    /// A report was taken and is being sent.
+    /// Whether a report was taken and is being sent.
     sending: bool,
     closed: bool,
 }
@@ -38,7 +39,7 @@ impl State {
 }
 
 impl Queue {
-    /// Adds a report; returns the reports dropped in its favour if the queue is full.
+    /// Adds a report; returns the reports dropped for it if the queue is full.
     pub(super) fn push(&self, report: Report) -> Vec<Report> {
         let mut state = self.state.lock();
         let mut dropped = Vec::new();
@@ -83,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Marks the last report taken as sent or abandoned.
+    /// Marks the report taken last as sent or abandoned.
     pub(super) fn done(&self) {
         self.state.lock().sending = false;
     }

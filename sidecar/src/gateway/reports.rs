@@ -99,7 +99,7 @@ struct Final<'a> {
     current_actor_name: Option<&'a str>,
 }
 
-/// The message succeeded; the result is the reply's payload, otherwise the message's.
+/// The message succeeded; the result is the payload of the reply, or else that of the message.
 pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: SystemTime) -> Vec<u8> {
     let result = Reply::first_payload(reply)
         .or(message.payload)
@@ -114,7 +114,7 @@ pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: Syst
     })
 }
 
-/// The message failed; the payload says why, and the route where.
+/// The message failed; its payload says why, and its route where.
 pub(super) fn failed(id: &str, message: &Message<'_>, now: SystemTime) -> Vec<u8> {
     let RawError { error, details } = message.payload.map(Message::error_in).unwrap_or_default();
     let route = match &message.routing {

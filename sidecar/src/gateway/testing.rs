@@ -9,14 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
-/// A gateway.
 pub struct Fake {
     pub url: String,
     pub requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Fake {
-    /// One that responds with these statuses, repeating the last one.
+    /// Starts a gateway that responds with these statuses, repeating the last one.
     pub async fn start(statuses: &[u16]) -> Self {
         let mut statuses = statuses.to_vec();
         statuses.reverse();
@@ -31,7 +30,7 @@ impl Fake {
         .await
     }
 
-    /// One whose status depends on the path.
+    /// Starts a gateway whose status depends on the path.
     pub async fn answering(mut status: impl FnMut(&str) -> u16 + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let url = format!(
@@ -58,7 +57,7 @@ impl Fake {
         Self { url, requests }
     }
 
-    /// Waits for this many requests; returns all: path and body.
+    /// Waits for this many requests; returns the path and body of each so far.
     pub async fn saw(&self, count: usize) -> Vec<(String, Value)> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.requests.lock().len() < count {

@@ -145,7 +145,7 @@ async fn required_final_report_is_refused_only_if_no_later_attempt_may_succeed()
     );
 }
 
-/// SC-89: a gateway that is busy accepts it later.
+/// SC-89: a busy gateway accepts it later.
 #[tokio::test]
 async fn report_is_sent_again_after_408_and_429() {
     let fake = Fake::start(&[429, 408, 200]).await;
@@ -227,7 +227,7 @@ async fn report_is_not_retried_before_its_time_and_others_are_sent_meanwhile() {
     assert_eq!(now.elapsed().as_secs(), 5);
 }
 
-/// SC-84, SC-89: the reports of a gateway that is down must not fill the memory.
+/// SC-84, SC-89: the reports for a gateway that is down must not fill the memory.
 #[tokio::test]
 async fn queue_of_large_reports_drops_the_oldest() {
     const MAX: usize = super::queue::MAX_BYTES;

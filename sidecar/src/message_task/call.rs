@@ -1,4 +1,4 @@
-//! Calls of the runtime for one message, and the wait before them.
+//! Calls of the runtime for one message, and the waits before them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::decide::{OtherCalls, Reason};
 use crate::runtime::{CallError, Readiness, Runtime};
 use crate::slot::Slot;
 
-/// How long a message that may have caused a crash waits to be called alone, for the runtime to restart and for others
-/// (SC-49). The margin of the consumer timeout covers it (SC-32).
+/// How long a suspected message waits to be called alone, while the runtime restarts and others are called (SC-49). The
+/// margin of the consumer timeout covers it (SC-32).
 const MAX_WAIT_TO_BE_ALONE: Duration = Duration::from_mins(5);
-/// Delay before such a message is called again, so that no failure is repeated faster (SC-77).
+/// Delay before a suspected message is called again, so that no failure repeats in a hot loop (SC-77).
 const CALL_ALONE_DELAY: Duration = Duration::from_secs(1);
-/// Delay before a runtime that is not available is checked again.
+/// Delay before an unavailable runtime is checked again.
 const CHECK_DELAY: Duration = Duration::from_millis(100);
 
 impl<B: Broker, R: Runtime> MessageTask<B, R> {
-    /// Waits for permission for the first call, which other messages may hold up only after a crash.
+    /// Waits for permission for the first call, which other messages can delay only after a crash.
     pub(super) async fn wait_to_call(&mut self) -> NextStep {
         let context = self.context.clone();
         tokio::select! {
@@ -84,7 +84,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                 NextStep::Call
             }
             Some(()) = waited => {
-                // It counts as its own crash after all, before the broker takes the message back.
+                // Counts the crash as its own after all, before the broker takes the message back.
                 self.clear_suspect();
                 self.state.others = OtherCalls::None;
                 NextStep::Decide(CallResult::Failed(CallError::Ended))
@@ -92,7 +92,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         }
     }
 
-    /// Other messages may be passed to the runtime again.
+    /// Clears the suspicion, so that other messages may be passed to the runtime again.
     pub(super) fn clear_suspect(&mut self) {
         self.suspect = None;
         self.state.alone = false;
@@ -165,7 +165,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                 context.timed_out_calls.fetch_add(1, Ordering::Relaxed);
                 context.runtime.call_timed_out();
             }
-            // The next call, also a retry of this one, waits until the runtime is back.
+            // Makes the next call, or a retry of this one, wait until the runtime is back.
             CallError::Ended => context.runtime.recheck(),
             CallError::TooLarge(_) => {}
         }
@@ -186,7 +186,7 @@ async fn permit_when_ready<B: Broker, R: Runtime>(
             .wait_for(|now| matches!(now, Readiness::Ready { .. }))
             .await;
         let permit = context.calls.permit(alone).await;
-        // The call of another message may have ended it meanwhile.
+        // Meanwhile, the call of another message may have ended the runtime.
         if context.runtime.is_available() {
             return permit;
         }

@@ -13,18 +13,18 @@ use crate::runtime::Runtime;
 
 /// Upper bound for the total retry delay of a publication.
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
-/// Initial retry delay after a negative acknowledgement.
+/// Initial retry delay after a `basic.nack` from the broker.
 const NACK_DELAY: Duration = Duration::from_millis(400);
 
 /// The result of a publication, and its size in bytes.
 pub(super) type Published = (Kind, usize, Result<(), Refusal>);
 
-/// What the publications of a message share: while any of them is retried because its destination is missing, the
-/// message is stalled.
+/// Shared by the publications of a message. The message is stalled while any of them is retried because its destination
+/// is missing.
 pub(super) type Stall = Arc<OnceLock<Stalled>>;
 
-/// Retries with backoff. `first` is the first attempt, which is already enqueued. No `stall`: the message is too large
-/// for others to be delivered in its place.
+/// Publishes with retries and backoff. `first` is the first attempt, which is already queued. Without `stall`, the
+/// message is too large for others to be delivered in its place.
 pub(super) async fn publish<B: Broker, R: Runtime>(
     context: Arc<Context<B, R>>,
     kind: Kind,
@@ -40,7 +40,7 @@ pub(super) async fn publish<B: Broker, R: Runtime>(
         let Some(delay) = backoff.next(refusal, context.queue_backoff) else {
             break;
         };
-        // A full queue slows its senders down, so what it refuses is not made up for.
+        // A full queue must slow its senders down, so the messages that it refuses are not compensated for.
         let is_missing = matches!(refusal, Refusal::NoQueue | Refusal::Forbidden(_));
         if let Some(stall) = stall.as_ref().filter(|_| is_missing) {
             stall.get_or_init(|| context.intake.stalled());
@@ -56,7 +56,7 @@ pub(super) async fn publish<B: Broker, R: Runtime>(
     (kind, size, result)
 }
 
-/// Whether others may be delivered while the results of a message are retried.
+/// Whether other messages may be delivered while publishing the results is retried.
 pub(super) fn may_stall(body: usize, results: &[OutgoingMessage]) -> bool {
     let results: usize = results.iter().map(|message| message.body.len()).sum();
     body + results <= MAX_STALLED_SIZE
@@ -88,7 +88,7 @@ struct PublishBackoff {
 }
 
 impl PublishBackoff {
-    /// The next delay; `None`: not retryable, or retries are exhausted.
+    /// The next delay; `None` if a retry is pointless or retries are exhausted.
     fn next(&mut self, refusal: &Refusal, missing: Duration) -> Option<Duration> {
         let first = match refusal {
             Refusal::NoQueue | Refusal::Forbidden(_) => missing,

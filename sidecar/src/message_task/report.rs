@@ -1,4 +1,4 @@
-//! Final reports without which a message is not acknowledged (SC-90).
+//! Final reports that must be accepted before a message is acknowledged (SC-90).
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::slot::Slot;
 /// Delays between attempts while the gateway is unavailable.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(5);
-/// How long a message is held after the gateway has refused its report, so that its handler does not run again in a hot
-/// loop, and another message may be delivered meanwhile.
+/// How long to hold a message after the gateway has refused its report, so that its handler does not run in a hot loop.
+/// Meanwhile, another message may be delivered.
 const REFUSED_DELAY: Duration = Duration::from_secs(10);
 
 impl<B: Broker, R: Runtime> MessageTask<B, R> {
-    /// Sends the final report. If the message must wait for it, the reply is kept while the gateway is unavailable: the
-    /// handler has done its work. Returns whether the message may be acknowledged.
+    /// Sends the final report. If the gateway must accept it but is unavailable, keeps the reply and retries, since the
+    /// handler has already run. Returns whether the message may be acknowledged.
     pub(super) async fn report_final(
         &mut self,
         answer: &CallResult,
@@ -66,7 +66,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         sent == SendResult::Accepted
     }
 
-    /// Waits before a message whose report was refused is given back.
+    /// Holds a message whose report was refused before it is requeued.
     async fn hold_refused(&mut self, reply: usize) {
         tracing::warn!(
             id = self.id(),

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{Health, answer};
 use crate::metrics::Metrics;
 
-/// The status and the body of the answer to a request.
+/// The status and body of the response to a request.
 async fn ask(health: &Arc<Health>, request: &str) -> (u16, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");

@@ -7,17 +7,16 @@ use bytes::Bytes;
 
 /// The interface to the runtime.
 pub trait Runtime: Send + Sync + 'static {
-    /// Sends a message and waits for the reply.
     fn call(&self, request: Bytes) -> impl Future<Output = Result<Bytes, CallError>> + Send;
 
-    /// Whether it is available, as far as is known without connecting to it.
+    /// Whether the runtime is available, as far as is known without connecting to it.
     fn is_available(&self) -> bool;
 
-    /// Requests a readiness check after the runtime did not accept a message, or terminated while processing one.
+    /// Requests a readiness check, because the runtime did not accept a message, or terminated while processing one.
     fn recheck(&self);
 
-    /// Reports that a call timed out and its connection was closed, upon which the runtime exits if the handler still
-    /// runs.
+    /// Reports that a call timed out and its connection was closed, which makes the runtime exit if the handler is
+    /// still running.
     fn call_timed_out(&self);
 }
 
@@ -30,22 +29,20 @@ pub enum CallError {
     Ended,
     /// The runtime read the request, and the deadline was exceeded (SC-51).
     TimedOut,
-    /// The announced reply size, in bytes, exceeds the limit.
+    /// The announced reply size exceeds the limit; in bytes.
     TooLarge(usize),
 }
 
-/// Readiness of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Not ready yet, or no longer.
     Waiting,
     /// Ready for requests.
     Ready {
-        /// Maximum concurrent requests.
         concurrency: usize,
     },
     /// Not ready within the startup timeout (SC-12).
     Never,
-    /// Neither exited nor answered after a call timed out, or no longer accepts connections (SC-52).
+    /// It neither exited nor answered after a call timed out, or it no longer accepts connections (SC-52).
     Stuck,
 }

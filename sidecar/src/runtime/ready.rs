@@ -1,4 +1,4 @@
-//! Readiness of the runtime: its ready file, and a process that accepts connections (SC-12, SC-13, SC-52).
+//! Readiness of the runtime: a ready file, and a process that accepts connections (SC-12, SC-13, SC-52).
 
 use std::fs::Metadata;
 use std::future::pending;
@@ -16,19 +16,20 @@ use super::socket::Socket;
 use super::{CallError, Readiness, Runtime};
 use crate::config;
 
-/// Poll interval while not ready.
+/// Poll interval while the runtime is not ready.
 const WAITING: Duration = Duration::from_millis(40);
-/// Poll interval while ready; every dispatch checks as well.
+/// Poll interval while the runtime is ready; every dispatch checks as well.
 const READY: Duration = Duration::from_millis(250);
-/// Delay before a runtime that did not accept a message or crashed is checked again, which prevents a hot loop (SC-77).
+/// Delay before another check of a runtime that did not accept a message, or crashed, which prevents a hot loop
+/// (SC-77).
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 /// How long the runtime may take to exit, or to answer, after a call timed out (SC-52).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a runtime that was ready may take to accept a connection, or as long as a call if that is longer. No
-/// message waits for what it still does after that (SC-52).
+/// How long a runtime that was ready may take to accept a connection; if a call may take longer, as long as a call.
+/// After that, no message waits for what the runtime is still doing (SC-52).
 const ACCEPT_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The runtime behind a socket and a ready file.
+/// A runtime behind a socket and a ready file.
 #[derive(Clone)]
 pub struct SocketRuntime {
     socket: Arc<Socket>,
@@ -37,7 +38,7 @@ pub struct SocketRuntime {
     identity: watch::Receiver<Option<Identity>>,
 }
 
-/// Distinguishes successive ready files of the same name.
+/// Distinguishes successive ready files at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     inode: u64,
@@ -151,8 +152,8 @@ impl Watching {
         }
     }
 
-    /// Waits for the ready file and a connection that the runtime accepts. `before` is the file with which it was ready
-    /// before.
+    /// Waits for the ready file and for the runtime to accept a connection. `before` is the ready file of the runtime
+    /// that was ready last.
     async fn becomes_ready(&self, before: Option<Identity>) -> Result<Identity, Unanswered> {
         loop {
             if let Some(identity) = identity_of(&self.file)
@@ -169,15 +170,15 @@ impl Watching {
         }
     }
 
-    /// Whether the runtime accepts a connection before it withdraws its ready file. One connection waits for that: the
-    /// runtime would have to accept all that came before, closed ones included.
+    /// Whether the runtime accepts a connection before it withdraws its ready file. Uses a single connection, because
+    /// the runtime would have to accept all earlier ones, closed ones included.
     async fn accepts(
         &self,
         identity: Identity,
         before: Option<Identity>,
     ) -> Result<bool, Unanswered> {
         let too_long = async {
-            // A new one may still load a model without letting other threads run.
+            // A new runtime may still be loading a model without letting other threads run.
             if before != Some(identity) {
                 pending::<()>().await;
             }
@@ -198,7 +199,7 @@ impl Watching {
         }
     }
 
-    /// Drains findings from before it was ready: only a timed-out call to this instance still counts.
+    /// Discards findings from before the runtime was ready, except a timed-out call of this instance.
     fn earlier_timeout(&mut self, identity: Identity) -> Option<Finding> {
         let mut call_timed_out = None;
         while let Ok(finding) = self.findings.try_recv() {
@@ -223,12 +224,12 @@ impl Watching {
         None
     }
 
-    /// Whether the runtime exits after a call timed out, as it does if the handler still runs (RUN-20), or at least
-    /// answers: if the handler had returned and only the reply came too late, it does not exit.
+    /// Whether the runtime recovers after a call timed out. It exits if the handler is still running (RUN-20). If the
+    /// handler had returned and only the reply was late, it does not exit, but answers.
     async fn recovers(&self, identity: Identity) -> bool {
         let answers = async {
-            // First, it may withdraw its file: with several slots, it also answers while it is about to exit. A
-            // connection that is refused proves nothing.
+            // Leaves it time to withdraw its ready file, since with several slots it also answers while it is about to
+            // exit. A refused connection proves nothing.
             sleep(WAITING).await;
             while !self.socket.answers().await {
                 sleep(WAITING).await;
@@ -243,9 +244,9 @@ impl Watching {
         timeout(EXIT_TIMEOUT, recovers).await.is_ok()
     }
 
-    /// Withdraws the ready file of a runtime that cannot do so itself, since a handler keeps its other threads from
-    /// running. Its liveness probe then fails, and the kubelet restarts it. A runtime that is only slow loses nothing:
-    /// it exits as soon as it notices that the sidecar hung up (RUN-20).
+    /// Withdraws the ready file for a runtime that cannot, since a handler keeps its other threads from running. Its
+    /// liveness probe then fails, and the kubelet restarts it. A runtime that is only slow loses nothing: it exits as
+    /// soon as it notices that the sidecar has hung up (RUN-20).
     fn give_up(&self, identity: Identity) {
         if identity_of(&self.file) == Some(identity) {
             match std::fs::remove_file(&*self.file) {

@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::CallError;
 
-/// Growth increment of the reply buffer, in bytes. The announced length is not trusted for allocation.
+/// The reply buffer grows by this many bytes at a time, since the announced length is not trusted.
 const CHUNK: usize = 16 << 10;
-/// Delay before another attempt to connect if too many connections wait to be accepted.
+/// Delay before another attempt to connect while the backlog is full.
 const BACKLOG_DELAY: Duration = Duration::from_millis(5);
 
 /// Where the runtime listens, and its limits.
@@ -59,8 +59,8 @@ impl Socket {
     }
 
     /// Whether the runtime accepts connections; waits until it has a free slot. A successful connect proves nothing,
-    /// since the kernel accepts connections for a process that is stuck, too. The runtime closes a connection on which
-    /// nothing is sent.
+    /// since the kernel accepts connections even for a process that is stuck. But the runtime closes a connection on
+    /// which nothing is sent.
     pub async fn answers(&self) -> bool {
         let answer = async {
             let mut stream = UnixStream::connect(&self.path).await?;
@@ -71,7 +71,7 @@ impl Socket {
     }
 }
 
-/// Connects, and waits while too many connections wait to be accepted: the runtime is busy, not gone.
+/// Connects, waiting while the backlog is full: the runtime is busy, not gone.
 async fn connection(path: &Path) -> io::Result<BlockingStream> {
     loop {
         match open(path) {
@@ -81,8 +81,8 @@ async fn connection(path: &Path) -> io::Result<BlockingStream> {
     }
 }
 
-/// Writes length and request with vectored writes. A request that fits into the socket's buffer needs no wait for
-/// writability, so the runtime has it one turn of the event loop sooner than with [`UnixStream::connect`].
+/// Writes length and request with vectored writes. A request that fits into the socket's buffer need not wait for
+/// writability, so it reaches the runtime one turn of the event loop earlier than with [`UnixStream::connect`].
 async fn send(mut stream: BlockingStream, request: &[u8]) -> io::Result<UnixStream> {
     let length = u32::try_from(request.len())
         .map_err(io::Error::other)?
@@ -104,8 +104,7 @@ async fn send(mut stream: BlockingStream, request: &[u8]) -> io::Result<UnixStre
     Ok(stream)
 }
 
-/// A connection in nonblocking mode. Never waits: if too many wait to be accepted, it fails with
-/// [`ErrorKind::WouldBlock`].
+/// A connection in nonblocking mode. If the backlog is full, fails with [`ErrorKind::WouldBlock`] instead of waiting.
 fn open(path: &Path) -> io::Result<BlockingStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -113,19 +112,19 @@ fn open(path: &Path) -> io::Result<BlockingStream> {
     Ok(socket.into())
 }
 
-/// Whether the peer has read all that was sent to it.
+/// Whether the peer has read everything that was sent to it.
 ///
-/// `SIOCOUTQ` would report it, but no safe function exposes it. So check whether as many more bytes can be sent as on a
-/// connection on which nothing waits to be read. The runtime reads nothing after its request.
+/// `SIOCOUTQ` would tell, but no safe function exposes it. So check whether as many more bytes can be sent as on a
+/// connection without unread data. The runtime reads nothing after its request.
 fn is_read(stream: &UnixStream) -> io::Result<bool> {
     let (empty, _peer) = BlockingStream::pair()?;
     let room = fill_send_buffer(&empty, usize::MAX)?;
     Ok(fill_send_buffer(stream, room)? == room)
 }
 
-/// Sends bytes one by one until the peer has to read first, and returns their number.
+/// Sends single bytes until the peer must read first, and returns their number.
 fn fill_send_buffer(stream: impl AsFd, most: usize) -> io::Result<usize> {
-    // The kernel takes its minimum, which is a few kB: few bytes, since each of them takes some hundred.
+    // The kernel rounds this up to its minimum, a few kB. Few bytes fit, since each takes up several hundred.
     set_socket_send_buffer_size(&stream, 1)?;
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let mut sent = 0;
@@ -170,7 +169,7 @@ enum Broken {
 }
 
 impl From<Broken> for CallError {
-    /// Within a reply, the beginning of which proves that the request was read.
+    /// Used within a reply, whose beginning proves that the request was read.
     fn from(_: Broken) -> Self {
         Self::Ended
     }

@@ -409,7 +409,7 @@ async fn unresponsive_broker_delays_the_exit_by_a_second() {
     assert_eq!(stopped.elapsed().as_secs(), 28);
 }
 
-/// SC-82: with a native sidecar, the runtime is killed first at the end of a pod's grace period.
+/// SC-82: with a native sidecar, the runtime is killed first at the end of the pod's grace period.
 #[tokio::test(start_paused = true)]
 async fn runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_crashed() {
     for end in [None, Some(decide::EndActor::Error)] {

@@ -1,4 +1,4 @@
-//! `traceparent` in a message's headers (W3C Trace Context).
+//! The `traceparent` in a message's headers (W3C Trace Context).
 
 use asya_wire::envelope::HEADERS;
 
@@ -23,7 +23,7 @@ impl TraceContext {
         Self::parse(&serde_json::from_str::<String>(written).ok()?)
     }
 
-    /// `VERSION-TRACE-SPAN-FLAGS`; later versions may have more parts.
+    /// Parses `VERSION-TRACE-SPAN-FLAGS`; later versions may have more parts.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let version = parts.next()?;
@@ -59,7 +59,7 @@ impl TraceContext {
         )
     }
 
-    /// The message with this context in its headers, all other bytes unchanged; `None` if it cannot carry headers.
+    /// The message with this context in its headers and all other bytes unchanged; `None` if it cannot carry headers.
     pub(super) fn spliced_into(&self, body: &[u8]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(body).ok()?;
         let message = Message::read(body).ok()?;

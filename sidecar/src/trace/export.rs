@@ -53,7 +53,7 @@ impl Exporter {
         })
     }
 
-    /// Runs until there are no more spans. If the collector is unavailable, spans are dropped.
+    /// Runs until there are no more spans. Drops spans if the collector is unavailable.
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Finished>) {
         while let Some(first) = self.next(&mut spans).await {
             let mut batch = vec![first];

@@ -131,7 +131,7 @@ fn sampling_follows_the_parent_or_the_ratio() {
     }
 }
 
-/// SC-96: otherwise a trace of several actors would hardly ever be whole.
+/// SC-96: otherwise a trace across several actors would rarely be complete.
 #[test]
 fn ratio_decides_by_the_id_of_the_trace() {
     for (random, ratio, expected) in [
@@ -207,12 +207,12 @@ fn traces(url: String) -> Traces {
     }
 }
 
-/// SC-96: the last spans of a process are those that say why it was slow to end, for example.
+/// SC-96: the last spans of a process show, for example, why it was slow to exit.
 #[tokio::test]
 async fn spans_that_have_ended_are_exported_at_exit() {
     let fake = Fake::start(&[200]).await;
     let tracer = Tracer::start(&traces(fake.url.clone())).expect("a tracer");
-    // As one of a message that was given back.
+    // Like the span of a message that was given back.
     let _unfinished = tracer.consume(&message(""));
     for _ in 0..300 {
         tracer.consume(&message("")).end(true);

@@ -183,7 +183,7 @@ fn message_without_a_usable_id_gets_a_derived_one_and_keeps_its_body() {
     );
 }
 
-/// SC-67, SC-83, SC-96: the span that is inserted has another id with every delivery.
+/// SC-67, SC-83, SC-96: the span that is inserted has another id for each delivery.
 #[test]
 fn size_and_derived_id_are_those_of_the_received_message() {
     let received = r#"{"route":{"actors":["foo"]},"payload":1}"#;

@@ -1,4 +1,4 @@
-//! Conformance corpus: messages and replies with the output of the Go sidecar, except for the differences listed in
+//! Conformance corpus: messages and replies, with the output of the Go sidecar except for the differences in
 //! docs/spec/sidecar.md, section 20.
 
 use serde::Deserialize;

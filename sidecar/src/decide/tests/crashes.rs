@@ -3,7 +3,7 @@
 use super::{FOO, Row, check, end_actor, row, rules};
 use crate::decide::{Deliveries, DeliveryState, EndActor, OtherCalls, Outcome, Reason};
 
-/// SC-34, SC-52: the queue must not count what another message has caused.
+/// SC-34, SC-52: the queue must not count failures that another message has caused.
 #[test]
 fn only_what_its_own_message_caused_is_a_failure() {
     assert!(Reason::Crashed.is_failure());

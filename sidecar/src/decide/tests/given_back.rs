@@ -2,7 +2,8 @@
 
 use super::{DeliveryState, ERROR, EndActor, FOO, Outcome, Row, TO_BAR, check, end_actor, row};
 
-/// SC-69, SC-72, RUN-20: the runtime answers with the message itself if its handler gives it back while the pod ends.
+/// SC-69, SC-72, RUN-20: the runtime replies with the message itself if its handler gives it back while the pod
+/// terminates.
 #[test]
 fn message_that_the_runtime_of_an_end_actor_gives_back_is_requeued() {
     let back = "requeue NotRead: Open";
@@ -34,7 +35,7 @@ fn message_that_the_runtime_of_an_end_actor_gives_back_is_requeued() {
             consumed,
         ),
         (true, FOO, ERROR, "call again after 1 s: Open"),
-        // It gives messages back only while it ends, and a handler may return whole envelopes.
+        // The runtime gives messages back only while it exits; at other times, a handler may return whole envelopes.
         (
             false,
             FOO,

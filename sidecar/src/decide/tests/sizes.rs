@@ -88,7 +88,7 @@ fn error_that_is_too_large_is_reduced_until_only_its_beginning_is_left() {
             None => break,
         }
     }
-    // All, less of error and message, no payload, no details, no headers.
+    // Everything, shortened error and message, no payload, no details, no headers.
     assert_eq!(sizes, [500, 332, 232, 116, 16]);
     let error = json_of(&last)["payload"]["error"].clone();
     let error = error.as_str().expect("a text");
@@ -233,7 +233,7 @@ fn beginning_of_a_message_that_is_too_large_has_all_but_its_payload() {
     };
     let head = &source[..source.find(r#""payload""#).expect("a payload")];
     for cut in [0, 5, 12, 13] {
-        // In the key of the payload, or in it, also within a character.
+        // Cut within the key of the payload or its value, also within a character.
         assert_eq!(beginning(head.len() + cut), format!("{head}{payload}"));
     }
     let no_headers = source.find(r#""headers""#).expect("headers");

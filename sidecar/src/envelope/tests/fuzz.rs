@@ -1,5 +1,5 @@
-//! Messages and replies as anybody could write them (SC-59, SC-60, SC-100). A second parser, `serde_json::Value`, says
-//! what they mean.
+//! Messages and replies from untrusted senders (SC-59, SC-60, SC-100). A second parser, `serde_json::Value`, says what
+//! they mean.
 
 use asya_fuzz::input::{damaged, json, space, text};
 use asya_fuzz::proptest::collection::vec;
@@ -15,7 +15,7 @@ use crate::decide::{Action, DeliveryState, EndActor, Kind, Outcome, OutgoingMess
 
 type Member = (String, Value, &'static str);
 
-/// Members with any value, those that the sidecar reads more often than others, some of them twice.
+/// Members with arbitrary values, preferably those that the sidecar reads, some of them twice.
 fn members() -> impl Strategy<Value = Vec<Member>> {
     let keys = [
         "id",
@@ -33,7 +33,7 @@ fn members() -> impl Strategy<Value = Vec<Member>> {
     vec((key, prop_oneof![3 => json(), 1 => route], space()), 0..9)
 }
 
-/// The object with white space, and keys in escapes where the white space says so.
+/// The object with whitespace, and escaped keys where the whitespace says so.
 fn written(members: &[Member]) -> String {
     let members = members.iter().map(|(key, value, space)| {
         let key = match (*space, key.chars().next()) {
@@ -77,7 +77,7 @@ fn what_is_read_is_what_a_second_parser_reads() {
     });
 }
 
-/// Messages and replies of the corpus of SC-110.
+/// The messages and replies of the corpus of SC-110.
 fn corpus() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let corpus: Vec<Value> =
         serde_json::from_str(include_str!("../../decide/tests/corpus.json")).expect("the corpus");
@@ -128,7 +128,7 @@ fn every_decision_settles_the_message_and_sends_only_json() {
     });
 }
 
-/// What is sent is a message. What the sidecar itself reports has the source's payload as it was.
+/// Checks that what is sent is a message. The sidecar's own reports keep the source's payload as it was.
 fn is_message(sent: &OutgoingMessage, source: &[u8]) -> Result<(), TestCaseError> {
     let message = Message::read(&sent.body).map_err(fail)?;
     prop_assert!(message.id.is_some() && message.route.is_some());

@@ -30,7 +30,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A listener that accepts nothing by itself.
+    /// A listener that accepts nothing unless told to.
     fn bind(&self) -> UnixListener {
         let _ = fs::remove_file(self.0.join(SOCKET));
         UnixListener::bind(self.0.join(SOCKET)).expect("a listener")
@@ -162,7 +162,7 @@ async fn runtime_that_neither_exits_nor_answers_after_a_timeout_is_stuck() {
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
     drop(listener);
     let hanging = folder.bind();
-    // A refused call in between does not mask the timeout.
+    // A refused call in between must not mask the timeout.
     runtime.recheck();
     runtime.call_timed_out();
     let (probe, _) = hanging.accept().await.expect("the probe after the refusal");
@@ -175,7 +175,7 @@ async fn runtime_that_neither_exits_nor_answers_after_a_timeout_is_stuck() {
     );
 }
 
-/// SC-52: its handler returned just before the deadline, and its reply came too late. It does not exit.
+/// SC-52: its handler returned just before the deadline, so its reply is late. It does not exit.
 #[tokio::test]
 async fn runtime_that_answers_after_a_timeout_keeps_its_file() {
     let folder = Folder::new();
@@ -187,7 +187,7 @@ async fn runtime_that_answers_after_a_timeout_keeps_its_file() {
     let listener = folder.bind();
     runtime.call_timed_out();
     becomes(&mut readiness, Readiness::Waiting).await;
-    // It still writes the reply to nobody.
+    // Meanwhile it writes the reply to a closed connection.
     let probe = timeout(Duration::from_secs(4), listener.accept()).await;
     let (probe, _) = probe.expect("in time").expect("a probe");
     assert_eq!(*readiness.borrow(), Readiness::Waiting);
@@ -213,7 +213,7 @@ async fn refused_connection_after_a_timeout_is_no_answer() {
     assert!(!folder.is_ready());
 }
 
-/// SC-12: a connection alone proves nothing, since the kernel accepts it for a process that is stuck.
+/// SC-12: a connection alone proves nothing, since the kernel accepts it even for a process that is stuck.
 #[tokio::test]
 async fn runtime_that_accepts_no_connection_is_not_ready() {
     let folder = Folder::new();

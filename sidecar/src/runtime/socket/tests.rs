@@ -21,7 +21,7 @@ use super::{CallError, Socket, open};
 
 const REQUEST: &[u8] = b"{\"id\":\"1\"}";
 
-/// A unique socket in the temporary directory.
+/// A unique socket path in the temporary directory.
 struct Place {
     path: PathBuf,
 }
@@ -173,7 +173,7 @@ async fn unread_request_is_reported_as_not_read() {
     );
 }
 
-/// A listener with as many connections as may wait to be accepted, and these connections.
+/// A listener with a full backlog, and the connections in it.
 fn full_listener(place: &Place) -> (UnixListener, Vec<BlockingStream>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);

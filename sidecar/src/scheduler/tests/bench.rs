@@ -36,7 +36,7 @@ pub(super) fn message(number: usize) -> String {
     json!({"id": number.to_string(), "route": {"actors": ["foo", "bar"], "current": 0}, "payload": number}).to_string()
 }
 
-/// How the runtime processes a message.
+/// How the runtime handles a message.
 #[derive(Clone, Debug)]
 pub(super) enum Script {
     Takes(Duration),
@@ -51,7 +51,7 @@ pub(super) enum Script {
 pub(super) struct FakeRuntime {
     state: Arc<Mutex<State>>,
     readiness: Arc<watch::Sender<Readiness>>,
-    /// How often it has crashed, which ends all open calls.
+    /// How often the runtime has crashed, which ends all open calls.
     crashes: Arc<watch::Sender<u64>>,
 }
 
@@ -66,7 +66,7 @@ struct State {
     timed_out_calls: usize,
     broken_off: usize,
     restart: Option<Duration>,
-    /// When the runtime that crashed is back. Until then it refuses calls, but only a check finds that out.
+    /// When a crashed runtime is back. It refuses calls until a check has found it up.
     back_at: Option<Instant>,
 }
 
@@ -119,7 +119,7 @@ impl FakeRuntime {
         self.state.lock().timed_out_calls
     }
 
-    /// Calls abandoned by the sidecar before the reply.
+    /// Number of calls that the sidecar abandoned before the reply.
     pub(super) fn broken_off(&self) -> usize {
         self.state.lock().broken_off
     }
@@ -147,7 +147,7 @@ impl FakeRuntime {
         self.crashes.send_modify(|count| *count += 1);
     }
 
-    /// How often it has crashed.
+    /// How often the runtime has crashed.
     pub(super) fn crashes(&self) -> u64 {
         *self.crashes.borrow()
     }
@@ -157,7 +157,7 @@ impl FakeRuntime {
         back_at.is_some_and(|back| Instant::now() < back)
     }
 
-    /// A check, which finds a runtime that is up, or back, after its restart time.
+    /// Checks the runtime, and finds it ready if it is up, or its restart time has passed.
     fn check(&self) {
         let now = *self.readiness.borrow();
         if let Readiness::Ready { .. } = now {
@@ -294,7 +294,7 @@ impl Bench {
             gateway,
             tracer: None,
             readiness: self.runtime.readiness.subscribe(),
-            // Its own end does not stop the next one.
+            // Stopping this sidecar must not stop the next one.
             stopping: self.stopping.child_token(),
             timed_out_calls: AtomicU64::new(0),
             calls: Arc::default(),
@@ -303,7 +303,7 @@ impl Bench {
         tokio::spawn(scheduler.run())
     }
 
-    /// SIGTERM.
+    /// Sends SIGTERM, and waits for the exit.
     pub(super) async fn stop(&self, scheduler: JoinHandle<Exit>) -> Exit {
         self.stopping.cancel();
         scheduler.await.expect("an end")

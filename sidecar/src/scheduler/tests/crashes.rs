@@ -33,7 +33,7 @@ fn sorted(mut ids: Vec<String>) -> Vec<usize> {
     ids
 }
 
-/// SC-49: each pass through the queue costs the guilty message one crash with others, and one alone.
+/// SC-49: each pass through the queue costs the guilty message one crash with others and one alone.
 #[tokio::test(start_paused = true)]
 async fn only_the_message_that_crashes_the_runtime_alone_goes_to_error_end() {
     for (classic, guilty, retries) in [
@@ -71,7 +71,7 @@ async fn only_the_message_that_crashes_the_runtime_alone_goes_to_error_end() {
     }
 }
 
-/// SC-49, SC-70: a crash with others is no attempt of an end actor's message.
+/// SC-49, SC-70: a crash with others does not count as an attempt of an end actor's message.
 #[tokio::test(start_paused = true)]
 async fn end_actor_rejects_only_the_message_that_crashes_the_runtime_alone() {
     let mut bench = bench(&[2], 8);
@@ -93,7 +93,7 @@ async fn end_actor_rejects_only_the_message_that_crashes_the_runtime_alone() {
     bench.stop(scheduler).await;
 }
 
-/// SC-43, SC-49: others would wait until the last call that must be alone is done.
+/// SC-43, SC-49: new messages would wait until the last call that must be alone is done.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_consumed_while_messages_are_called_alone() {
     let bench = bench(&[], 20);
@@ -139,7 +139,7 @@ async fn message_that_was_not_read_is_still_called_alone() {
     bench.stop(scheduler).await;
 }
 
-/// SC-49, SC-78, SC-82: those that wait to be called alone are given back.
+/// SC-49, SC-78, SC-82: messages that wait to be called alone are requeued.
 #[tokio::test(start_paused = true)]
 async fn shutdown_gives_back_what_waits_to_be_called_alone() {
     let bench = bench(&[1], 4);
@@ -155,7 +155,7 @@ async fn shutdown_gives_back_what_waits_to_be_called_alone() {
     assert_eq!((bench.broker.left(), bench.broker.failed()), (4, 0));
 }
 
-/// SC-32, SC-49: the broker would take them back at its consumer timeout, and that may repeat for ever.
+/// SC-32, SC-49: otherwise the broker would take them back at its consumer timeout, possibly forever.
 #[tokio::test(start_paused = true)]
 async fn crash_counts_for_all_whose_messages_cannot_be_called_alone_in_time() {
     let bench = bench(&[1], 4);
@@ -174,7 +174,7 @@ async fn crash_counts_for_all_whose_messages_cannot_be_called_alone_in_time() {
     bench.stop(scheduler).await;
 }
 
-/// SC-49: a process that knows nothing of the crashes before it does not let them go on.
+/// SC-49: a new process does not know of earlier crashes, but must not let them continue.
 #[tokio::test(start_paused = true)]
 async fn crashes_of_a_message_are_bounded_if_the_sidecar_is_replaced_meanwhile() {
     for classic in [true, false] {

@@ -1,4 +1,4 @@
-//! Prefetched messages that the broker delivers again, because their leases have expired.
+//! Prefetched messages that the broker redelivers, because their leases have expired.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::bench::{Bench, Script, message};
 use super::{NEXT, OWN};
 use crate::config::Lookahead;
 
-/// SC-37, SC-73: what has begun is finished; what has not is left to its next delivery.
+/// SC-37, SC-73: what has begun is finished; the rest is left to its next delivery.
 #[tokio::test(start_paused = true)]
 async fn message_whose_lease_expired_while_it_waited_is_not_started() {
     let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Messages that the runtime gives back while its pod ends.
+//! Messages that the runtime gives back while its pod terminates.
 
 use std::time::Duration;
 

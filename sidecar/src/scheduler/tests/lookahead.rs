@@ -1,4 +1,4 @@
-//! Lookahead `auto` when the broker delivers messages again.
+//! Lookahead `auto` when the broker redelivers messages.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::bench::{Bench, Script, message};
 use super::{NEXT, OWN};
 use crate::config::Lookahead;
 
-/// SC-34, SC-44: redelivered messages are not given back, so they would wait for calls that are long by now, and for
-/// longer than the consumer timeout.
+/// SC-34, SC-44: redelivered messages are not given back, so they would wait behind calls that are long by now, and
+/// exceed the consumer timeout.
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_lost_connection_are_not_prefetched_again() {
     let mut bench = Bench::new();
@@ -35,8 +35,8 @@ async fn messages_of_a_lost_connection_are_not_prefetched_again() {
     bench.stop(scheduler).await;
 }
 
-/// SC-32, SC-34, SC-44: giving it back costs a delivery, but the consumer timeout does not cover calls that it waits
-/// for.
+/// SC-32, SC-34, SC-44: giving it back costs a delivery, but the consumer timeout does not cover the calls that it
+/// waits for.
 #[tokio::test(start_paused = true)]
 async fn redelivered_message_waits_five_minutes_behind_a_long_call() {
     let mut bench = Bench::new();
@@ -56,7 +56,7 @@ async fn redelivered_message_waits_five_minutes_behind_a_long_call() {
     bench.stop(scheduler).await;
 }
 
-/// SC-93: also of a message that no slot is free for, or that has waited for one.
+/// SC-93: this includes messages that wait for a slot, or have waited for one.
 #[tokio::test(start_paused = true)]
 async fn age_of_the_oldest_message_counts_from_its_delivery() {
     let mut bench = Bench::new();

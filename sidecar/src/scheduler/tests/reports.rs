@@ -1,4 +1,4 @@
-//! End actors whose messages are acknowledged only once the gateway has accepted their final reports.
+//! End actors that acknowledge messages only once the gateway has accepted their final reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::bench::{Bench, message};
 use crate::decide::EndActor;
 use crate::gateway::testing::Fake;
 
-/// An end actor, and a gateway with these statuses, repeating the last one.
+/// An end actor, and a gateway that responds with these statuses, repeating the last one.
 async fn bench(statuses: &[u16]) -> (Bench, Fake) {
     let fake = Fake::start(statuses).await;
     let mut bench = Bench::new();
@@ -18,7 +18,7 @@ async fn bench(statuses: &[u16]) -> (Bench, Fake) {
     (bench, fake)
 }
 
-/// SC-72, SC-90: the handler has succeeded, and only the report is sent again.
+/// SC-72, SC-90: the handler has succeeded, so only the report is sent again.
 #[tokio::test]
 async fn handler_runs_once_while_the_gateway_is_unavailable() {
     let (bench, fake) = bench(&[503, 429, 408, 500, 200]).await;
@@ -46,7 +46,7 @@ async fn message_that_waits_for_the_gateway_is_given_back_at_shutdown() {
     assert_eq!(bench.runtime.calls(), 1);
 }
 
-/// SC-26, SC-31, SC-90: a delivery limit moves it to its DLQ, not the sidecar; and others are delivered meanwhile.
+/// SC-26, SC-31, SC-90: a delivery limit, not the sidecar, moves it to its DLQ; meanwhile, others are delivered.
 #[tokio::test]
 async fn message_whose_report_is_refused_is_held_and_given_back_as_failed() {
     let fake = Fake::answering(|path| if path.contains("/1/") { 400 } else { 200 }).await;

@@ -17,7 +17,7 @@ const MESSAGES: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// kill -9 of the sidecar; the next one starts immediately.
+    /// Kill -9 of the sidecar; the next one starts immediately.
     Kill,
     /// The broker drops the consuming connection.
     Cut,
@@ -27,9 +27,9 @@ enum Fault {
     Nack,
     /// The destination queue is missing for a while.
     NoQueue,
-    /// The runtime crashes with its current message.
+    /// The runtime crashes while it processes the current message.
     RuntimeEnds,
-    /// The runtime refuses the message.
+    /// The runtime does not read the message.
     NotRead,
     /// The broker blocks publishing for a while.
     Blocked,
@@ -134,7 +134,7 @@ fn check(found: &Found, plan: [(u64, Fault); 2], in_flight: usize) {
         );
     }
     let doubles: usize = found.copies.values().map(|copies| copies - 1).sum();
-    // SC-73: only these cause duplicates, each at most as many as were in flight.
+    // SC-73: only these faults cause duplicates, each at most as many as there were messages in flight.
     let causes = plan
         .iter()
         .filter(|(_, fault)| matches!(fault, Fault::Kill | Fault::Cut | Fault::NoConfirmation));

@@ -1,4 +1,4 @@
-//! Runtimes that do not exit after a call has timed out, so that the sidecar ends.
+//! Runtimes that do not exit after a call has timed out, so that the sidecar exits.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Exit, OWN};
 use crate::decide::EndActor;
 use crate::runtime::{CallError, Readiness};
 
-/// SC-52, SC-70: each sidecar knows nothing of the one before, but the queue does.
+/// SC-52, SC-70: each sidecar knows nothing of the previous one, but the queue counts deliveries.
 #[tokio::test(start_paused = true)]
 async fn end_actors_message_that_always_hangs_the_runtime_is_rejected() {
     for (classic, attempts) in [(false, 3), (true, 2)] {

@@ -1,4 +1,4 @@
-//! Messages whose next actor has no queue, in front of others.
+//! Messages whose next actor has no queue, ahead of others.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::intake::MAX_STALLED;
 
 const MISSING: &str = "asya-nowhere";
 
-/// A queue with these unroutable messages in front of these good ones.
+/// A queue with these unroutable messages ahead of these good ones.
 fn bench(unroutable: Range<usize>, good: Range<usize>) -> Bench {
     let bench = Bench::new();
     bench.broker.set_missing(MISSING, true);
@@ -40,7 +40,7 @@ async fn arrived(bench: &Bench, count: usize) -> Duration {
     started.elapsed()
 }
 
-/// SC-26, SC-31: with one slot and no lookahead, others are processed while its publication is retried.
+/// SC-26, SC-31: with one slot and no lookahead, others are processed while publishing its result is retried.
 #[tokio::test(start_paused = true)]
 async fn unroutable_message_holds_up_no_other() {
     for classic in [true, false] {
@@ -60,7 +60,8 @@ async fn unroutable_message_holds_up_no_other() {
     }
 }
 
-/// SC-26, SC-31, SC-34: more than are made up for, on a queue that would deliver them before all others for ever.
+/// SC-26, SC-31, SC-34: there are more than can be compensated for, and the queue would deliver them before all others
+/// forever.
 #[tokio::test(start_paused = true)]
 async fn many_unroutable_messages_on_a_classic_queue_go_behind_the_others() {
     let bench = bench(0..40, 40..90);
@@ -101,7 +102,7 @@ async fn unroutable_message_stays_the_same_on_a_queue_that_counts_deliveries() {
     bench.stop(scheduler).await;
 }
 
-/// SC-28, SC-31: it would only run handlers whose results cannot be stored either.
+/// SC-28, SC-31: letting others in would only run handlers whose results cannot be stored either.
 #[tokio::test(start_paused = true)]
 async fn full_queue_slows_its_senders_down() {
     let bench = bench(0..0, 1..4);
@@ -118,7 +119,7 @@ async fn full_queue_slows_its_senders_down() {
     bench.stop(scheduler).await;
 }
 
-/// SC-84: what is delivered in the place of a large message needs memory as well.
+/// SC-84: a message delivered in place of a large one needs memory as well.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_delivered_in_the_place_of_a_large_message() {
     let bench = bench(0..0, 1..3);

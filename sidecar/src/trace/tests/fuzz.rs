@@ -1,4 +1,4 @@
-//! Splicing a trace context into any message (SC-96, SC-100).
+//! Splices a trace context into arbitrary messages (SC-96, SC-100).
 
 use asya_fuzz::input::{damaged, json, space, text};
 use asya_fuzz::proptest::collection::vec;
@@ -79,7 +79,8 @@ fn no_message_breaks_when_it_is_spliced() {
             return Ok(());
         };
         prop_assert!(serde_json::from_slice::<IgnoredAny>(&spliced).is_ok());
-        // JSON that runtimes accept and serde_json cannot hold, such as half of a surrogate pair or 1e999, stays so.
+        // JSON that runtimes accept and `serde_json` cannot hold, such as half of a surrogate pair or 1e999, stays like
+        // that.
         let is_held = |message: &[u8]| serde_json::from_slice::<Value>(message).is_ok();
         prop_assert!(is_held(&spliced) || !is_held(&message));
         Ok(())

@@ -1,4 +1,4 @@
-//! Replies of any bytes, in any pieces (SC-100).
+//! Replies of arbitrary bytes, in arbitrary pieces (SC-100).
 
 use asya_fuzz::input::damaged;
 use asya_fuzz::proptest::collection::vec;
@@ -29,7 +29,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What the bytes mean, read in one piece.
+/// The expected result for these bytes.
 fn expected(bytes: &[u8]) -> Result<Bytes, CallError> {
     let (length, body) = bytes.split_first_chunk().ok_or(CallError::Ended)?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -52,7 +52,7 @@ fn any_reply_is_the_frame_that_it_begins_with_or_an_error() {
             let (mut ours, mut theirs) = UnixStream::pair()?;
             let writing = async {
                 for part in bytes.chunks(piece) {
-                    // Whoever has read enough hangs up.
+                    // The sidecar hangs up once it has read enough.
                     if theirs.write_all(part).await.is_err() {
                         break;
                     }
