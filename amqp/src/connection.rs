@@ -17,8 +17,8 @@ use super::reader::Reader;
 use super::stream::Stream;
 use super::writer::{Outgoing, Progress, Writer};
 
-/// The consumer argument by which a broker redelivers what is not settled in time, in milliseconds. Since RabbitMQ
-/// 4.3.2, classic queues refuse it.
+/// The consumer argument that makes the broker redeliver what is not settled within this time, in milliseconds. Since
+/// RabbitMQ 4.3.2, classic queues refuse it.
 pub const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
 
 /// How long to wait for `connection.close-ok` (SC-33).
@@ -57,8 +57,8 @@ impl Connection {
         Self::open_limited(stream, login, purpose, LARGEST).await
     }
 
-    /// Like [`Self::open`]. Of a delivery with more than `largest` bytes, only the first 64 KiB are kept, and the rest
-    /// is read without being stored.
+    /// Like [`Self::open`], but keeps only the first 64 KiB of a delivery with more than `largest` bytes; the rest is
+    /// read and discarded.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -104,18 +104,18 @@ impl Connection {
         self.events.recv().await.unwrap_or_else(lost)
     }
 
-    /// An event that has already arrived.
+    /// The next event, if one has already arrived.
     pub fn arrived_event(&mut self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
-    /// The broker's version, if it says so: major and minor.
+    /// The broker's version, major and minor, if the broker reports it.
     #[must_use]
     pub fn broker_version(&self) -> Option<(u16, u16)> {
         self.broker_version
     }
 
-    /// When the broker last took a part of what is sent to it; heartbeats do not count.
+    /// When the broker last read some of what is sent to it; heartbeats do not count.
     #[must_use]
     pub fn last_written(&self) -> Instant {
         self.progress.last()
@@ -142,7 +142,7 @@ impl Connection {
         self.send(frames);
     }
 
-    /// Cancels a consumer. Its deliveries still have to be settled.
+    /// Cancels a consumer. Its unsettled deliveries must still be settled.
     pub fn cancel(&self, consumer: &str) {
         self.send(of_channel(
             id::CANCEL,
@@ -158,8 +158,8 @@ impl Connection {
         ));
     }
 
-    /// Returns a delivery to the queue without having tried to process it. Since RabbitMQ 4.3, a quorum queue does not
-    /// count this as a failure.
+    /// Returns a delivery that was not processed to its queue. Since RabbitMQ 4.3, a quorum queue does not count this
+    /// as a failure.
     pub fn requeue(&self, tag: u64) {
         const REQUEUE: u8 = 2;
         self.send(of_channel(
@@ -168,7 +168,7 @@ impl Connection {
         ));
     }
 
-    /// Rejects a delivery whose processing failed, with or without requeue. A quorum queue counts this.
+    /// Rejects a delivery whose processing failed, with or without requeue. A quorum queue counts this as a failure.
     pub fn reject(&self, tag: u64, requeue: bool) {
         self.send(of_channel(
             id::REJECT,
@@ -176,13 +176,13 @@ impl Connection {
         ));
     }
 
-    /// Asks for the next message of a queue: [`Event::Got`] or [`Event::GotNothing`].
+    /// Requests the next message of a queue: [`Event::Got`] or [`Event::GotNothing`].
     pub fn get(&self, queue: &str) {
         let get = Arguments::default().short(0).short_text(queue).octet(0);
         self.send(of_channel(id::GET, &get));
     }
 
-    /// Asks for the size of a queue: [`Event::Counted`]. If there is no such queue, the broker closes the channel.
+    /// Requests the size of a queue: [`Event::Counted`]. If the queue does not exist, the broker closes the channel.
     pub fn count(&self, queue: &str) {
         const PASSIVE: u8 = 1;
         let declare = Arguments::default()
@@ -193,8 +193,8 @@ impl Connection {
         self.send(of_channel(id::DECLARE, &declare));
     }
 
-    /// Publishes a received message to a queue, mandatory, with its properties. What counted its deliveries starts
-    /// anew.
+    /// Publishes a received message to a queue, mandatory, with its properties except for its delivery counts, which
+    /// start over.
     pub fn republish(&self, queue: &str, properties: &Properties, body: Bytes) {
         let frames = encode::republication(queue, &properties.without_deliveries(), body.len());
         // If the writer is gone, the connection is lost, which is reported as an event.

@@ -7,11 +7,11 @@ use super::properties::ReadProperties;
 use super::protocol::Malformed;
 use super::table::Values;
 
-/// The largest body that any broker sends.
+/// Size of the largest body that any broker sends.
 pub(super) const LARGEST: usize = 512 << 20;
-/// How much is kept of a delivery above the limit of the connection.
+/// How much of a delivery above the connection's limit is kept.
 const BEGINNING: usize = 64 << 10;
-/// A body below this size is copied, so that it does not keep the whole buffer that it was read with.
+/// Smaller bodies are copied, so that they do not keep the whole read buffer alive.
 const SMALL: usize = 4 << 10;
 
 /// A partially received message.
@@ -35,8 +35,8 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// Adds the header; `Some` if the body is empty, so that the message is complete. Of a delivery with more than
-    /// `largest` bytes, only the beginning is kept.
+    /// Adds the header; returns the message if its body is empty. Of a delivery with more than `largest` bytes, only
+    /// the beginning is kept.
     pub(super) fn header(
         &mut self,
         payload: &[u8],
@@ -77,7 +77,7 @@ impl Content {
         Ok(None)
     }
 
-    /// Adds a body frame; `Some` if the message is complete.
+    /// Adds a body frame; returns the message once it is complete.
     pub(super) fn body(&mut self, part: BytesMut) -> Result<Option<Event>, Malformed> {
         let Self::Open {
             method,
@@ -103,7 +103,7 @@ impl Content {
             return Ok(Some(method.with(properties, part, size)));
         }
         if body.is_empty() {
-            // Memory pages are committed only when they are written.
+            // Reserved memory is not committed until it is written.
             body.reserve(kept);
         }
         let room = kept - body.len();

@@ -27,7 +27,7 @@ impl Arguments {
         self
     }
 
-    /// Text of at most 255 bytes; longer text is cut, which no caller lets happen to a name.
+    /// A short string: at most 255 bytes. Longer text is cut, but no caller passes a longer name.
     pub(super) fn short_text(mut self, text: &str) -> Self {
         let text = &text[..text.floor_char_boundary(255)];
         self.0.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
@@ -42,7 +42,7 @@ impl Arguments {
         this
     }
 
-    /// A table from its entries.
+    /// A table with these entries.
     pub(super) fn table(self, entries: &Arguments) -> Self {
         self.long_text(&entries.0)
     }
@@ -52,24 +52,24 @@ impl Arguments {
         self.0
     }
 
-    /// An entry of a table: text.
+    /// A table entry: text.
     pub(super) fn entry_text(self, key: &str, value: &str) -> Self {
         self.short_text(key).octet(b'S').long_text(value.as_bytes())
     }
 
-    /// An entry of a table: true.
+    /// A table entry: true.
     pub(super) fn entry_true(self, key: &str) -> Self {
         self.short_text(key).octet(b't').octet(1)
     }
 
-    /// An entry of a table: a 64-bit number.
+    /// A table entry: a 64-bit number.
     pub(super) fn entry_number(self, key: &str, value: i64) -> Self {
         self.short_text(key)
             .octet(b'l')
             .long_long(value.cast_unsigned())
     }
 
-    /// An entry of a table: a table.
+    /// A table entry: a table.
     pub(super) fn entry_table(self, key: &str, entries: &Arguments) -> Self {
         self.short_text(key).octet(b'F').table(entries)
     }
@@ -88,18 +88,18 @@ pub(super) fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
 pub(super) fn head(kind: u8, channel: u16, length: usize) -> [u8; 7] {
     let mut head = [kind; 7];
     head[1..3].copy_from_slice(&channel.to_be_bytes());
-    // Payloads are cut to the size of frames, far below this bound.
+    // Payloads are limited to the size of a frame, far below this bound.
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     head[3..].copy_from_slice(&length.to_be_bytes());
     head
 }
 
-/// A method of the connection.
+/// A method frame of the connection.
 pub(super) fn of_connection(id: (u16, u16), arguments: &Arguments) -> Vec<u8> {
     method(0, id, arguments)
 }
 
-/// A method of the channel.
+/// A method frame of the channel.
 pub(super) fn of_channel(id: (u16, u16), arguments: &Arguments) -> Vec<u8> {
     method(CHANNEL, id, arguments)
 }
@@ -153,7 +153,7 @@ pub(super) fn publication(
     frames
 }
 
-/// The frames of a publication to a queue before its body: mandatory, with encoded properties.
+/// The frames of a publication to a queue before its body: mandatory, with these encoded properties.
 pub(super) fn republication(queue: &str, properties: &[u8], size: usize) -> Vec<u8> {
     let mut frames = publish("", queue);
     let mut header = content_header(size);
@@ -172,7 +172,7 @@ fn publish(exchange: &str, key: &str) -> Vec<u8> {
     of_channel(id::PUBLISH, &publish)
 }
 
-/// The fields before the properties.
+/// The content header up to its properties.
 fn content_header(size: usize) -> Arguments {
     const BASIC: u16 = 60;
     Arguments::default()

@@ -23,9 +23,9 @@ pub struct Login<'a> {
     pub password: &'a str,
     /// The virtual host.
     pub vhost: &'a str,
-    /// The program's name, as administrators see it.
+    /// The program's name, as shown to administrators.
     pub product: &'a str,
-    /// The connection's name, as administrators see it.
+    /// The connection's name, as shown to administrators.
     pub name: &'a str,
 }
 
@@ -60,7 +60,6 @@ pub enum OpenError {
     Silent,
 }
 
-/// The negotiated parameters, and the broker's version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     /// The broker's version, if known: major and minor.
@@ -179,14 +178,15 @@ fn start_ok(login: &Login<'_>) -> Vec<u8> {
     of_connection(id::START_OK, &arguments)
 }
 
-/// The next method; the broker's refusal is an error.
+/// The next method; a refusal by the broker is an error.
 async fn receive(stream: &mut dyn Stream) -> Result<Method, OpenError> {
     loop {
         let kind = stream.read_u8().await?;
         stream.read_u16().await?;
         let length = stream.read_u32().await?;
         if length > FRAME_MAX {
-            // RabbitMQ answers an unsupported protocol version with its own protocol header, which begins like this.
+            // RabbitMQ answers an unsupported protocol version with its own protocol header, which reads as a frame of
+            // such a length.
             return Err(Malformed("no frame").into());
         }
         let mut payload = vec![0; usize::try_from(length).unwrap_or_default()];

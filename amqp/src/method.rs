@@ -24,7 +24,7 @@ pub enum Event {
         /// The size of the whole message, in bytes.
         size: usize,
     },
-    /// A message that was asked for.
+    /// A message requested with [`super::Connection::get`].
     Got {
         /// The delivery tag.
         tag: u64,
@@ -37,7 +37,7 @@ pub enum Event {
     GotNothing,
     /// The size of a queue.
     Counted {
-        /// Messages that wait for a consumer.
+        /// Messages ready for delivery.
         messages: u32,
         /// Consumers.
         consumers: u32,
@@ -64,7 +64,7 @@ pub enum Event {
     Consuming(String),
     /// The consumer was cancelled at our request.
     Cancelled(String),
-    /// The consumer was cancelled by the broker, since its queue was deleted or moved. Since RabbitMQ 4.3 also if a
+    /// The broker cancelled the consumer, because its queue was deleted or moved, or, since RabbitMQ 4.3, because a
     /// delivery of a quorum queue was not settled in time.
     CancelledByBroker(String),
     /// The channel was reopened.
@@ -108,10 +108,10 @@ pub(super) enum Method {
     Flow {
         active: bool,
     },
-    /// A header and a body follow.
+    /// Followed by a header and a body.
     Content(ContentMethod),
     Event(Event),
-    /// A method that can be ignored.
+    /// A method to ignore.
     Ignored,
 }
 
@@ -181,7 +181,7 @@ impl Method {
     }
 }
 
-/// The broker's version, if its properties say so.
+/// The broker's version, if its properties contain it.
 fn version(properties: &[u8]) -> Option<(u16, u16)> {
     let properties = entries(properties).ok()?;
     let version = properties.iter().find(|entry| entry.key == "version")?;

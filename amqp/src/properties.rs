@@ -1,13 +1,14 @@
-//! Properties of messages: all of one that is looked at or moved, few of one that is delivered or returned.
+//! Message properties: all of them for a message that is inspected or moved, a few for one that is delivered or
+//! returned.
 
 use super::protocol::Malformed;
 use super::table::{Values, entries, number_in};
 
-/// Earlier deliveries; where the queue sets [`ACQUIRED_COUNT`] as well, only failed ones.
+/// Number of earlier deliveries; if the queue also sets [`ACQUIRED_COUNT`], only of failed ones.
 const DELIVERY_COUNT: &str = "x-delivery-count";
-/// Earlier deliveries, since RabbitMQ 4.3.
+/// Number of earlier deliveries, since RabbitMQ 4.3.
 const ACQUIRED_COUNT: &str = "x-acquired-count";
-/// Headers by which a queue counts deliveries; they are wrong in any other queue.
+/// Headers by which a queue counts deliveries; in any other queue, their values are wrong.
 const COUNTS: [&str; 2] = [DELIVERY_COUNT, ACQUIRED_COUNT];
 const CONTENT_TYPE: u16 = 1 << 15;
 const CONTENT_ENCODING: u16 = 1 << 14;
@@ -19,7 +20,7 @@ const REPLY_TO: u16 = 1 << 9;
 const EXPIRATION: u16 = 1 << 8;
 const MESSAGE_ID: u16 = 1 << 7;
 
-/// The properties of a message, encoded. Only its headers are interpreted.
+/// The encoded properties of a message. Only its headers are interpreted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     flags: u16,
@@ -62,14 +63,14 @@ impl Properties {
         u64::try_from(count.number()?).ok()
     }
 
-    /// A header whose value is text.
+    /// The value of a header, if it is text.
     #[must_use]
     pub fn header(&self, key: &str) -> Option<String> {
         let entries = entries(&self.headers).ok()?;
         entries.iter().find(|entry| entry.key == key)?.text()
     }
 
-    /// Encoded, without the headers that count deliveries.
+    /// The encoded properties, without the headers that count deliveries.
     pub(super) fn without_deliveries(&self) -> Vec<u8> {
         let mut encoded = self.flags.to_be_bytes().to_vec();
         encoded.extend_from_slice(&self.before_headers);
@@ -91,7 +92,7 @@ impl Properties {
 pub(super) struct ReadProperties {
     pub(super) count: Option<u64>,
     pub(super) message_id: Option<String>,
-    /// All of them, of a message that was asked for.
+    /// All properties, for a message that was requested.
     pub(super) all: Properties,
 }
 
@@ -103,7 +104,7 @@ impl ReadProperties {
         })
     }
 
-    /// Count and message id: skips the properties before the message id, and does not read those after it.
+    /// Reads only count and message id: skips the properties in between, and ignores those that follow.
     pub(super) fn few(values: &mut Values<'_>) -> Result<Self, Malformed> {
         let flags = values.short()?;
         let has = |flag: u16| flags & flag != 0;
@@ -133,7 +134,8 @@ impl ReadProperties {
     }
 }
 
-/// Number of failed deliveries, or of all earlier ones if the queue does not tell them apart; `None` if it counts none.
+/// Number of failed deliveries, or of all earlier ones if the queue does not distinguish them; `None` if it does not
+/// count.
 fn failures(headers: &[u8]) -> Result<Option<u64>, Malformed> {
     let number = |key| {
         let number = number_in(headers, key)?;
@@ -179,7 +181,7 @@ mod tests {
         assert_eq!(properties.without_deliveries(), plain);
     }
 
-    /// SC-100: the delivery would end the connection, and come again with the next one.
+    /// SC-100: otherwise the delivery would end the connection, and do so again on each new one.
     #[test]
     fn nested_arrays_do_not_hide_the_delivery_count() {
         let array = |inner: &[u8]| {

@@ -1,16 +1,16 @@
-//! Numbers of the protocol, and its violation.
+//! Protocol numbers, and the error for a protocol violation.
 
 /// A protocol violation by the peer.
 #[derive(Debug, thiserror::Error)]
 #[error("AMQP protocol error: {0}")]
 pub struct Malformed(pub(super) &'static str);
 
-/// The channel that everything runs on.
+/// The only channel that is used.
 pub(super) const CHANNEL: u16 = 1;
-/// Bytes around the payload of a frame: its type, channel and size, and its end.
+/// Bytes of a frame besides its payload: type, channel, size and end marker.
 pub(super) const FRAME_OVERHEAD: usize = 8;
 pub(super) const FRAME_END: u8 = 0xCE;
-/// Maximum frame size that is negotiated.
+/// Maximum frame size to negotiate.
 pub(super) const FRAME_MAX: u32 = 131_072;
 
 /// Frame types.

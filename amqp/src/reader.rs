@@ -1,4 +1,4 @@
-//! Reads frames, and reports events.
+//! Reads frames and reports events.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const CHUNK: usize = 16 << 10;
 pub(super) struct Reader<R> {
     pub(super) stream: R,
     pub(super) frame_max: usize,
-    /// Of a delivery with more bytes, only the beginning is kept.
+    /// Of a larger delivery, only the beginning is kept.
     pub(super) largest: usize,
-    /// The connection is considered lost after this much silence.
+    /// The connection counts as lost after this much silence.
     pub(super) silence: Duration,
     pub(super) events: UnboundedSender<Event>,
     pub(super) answers: UnboundedSender<Outgoing>,
@@ -63,7 +63,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// Processes a frame; `Some` with the reason if it ends the connection.
+    /// Handles a frame; if it ends the connection, returns the reason.
     fn take(
         &self,
         kind: u8,

@@ -1,4 +1,4 @@
-//! Decodes received values, which are untrusted: every length is checked.
+//! Decodes received values. They are untrusted, so every length is checked.
 
 use super::protocol::Malformed;
 
@@ -20,7 +20,7 @@ impl<'a> Values<'a> {
         Ok(taken)
     }
 
-    /// All bytes that were not taken.
+    /// All remaining bytes.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -55,14 +55,14 @@ impl<'a> Values<'a> {
         Ok(String::from_utf8_lossy(self.take(length.into())?).into_owned())
     }
 
-    /// The bytes of a long text or table.
+    /// The bytes of a long string or a table.
     pub(super) fn long_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(self.long()?).map_err(|_| Malformed("a length"))?;
         self.take(length)
     }
 }
 
-/// The integer with this key in a table, if any.
+/// The integer with this key in a table, if there is one.
 pub(super) fn number_in(table: &[u8], key: &str) -> Result<Option<i64>, Malformed> {
     let mut values = Values::new(table);
     while !values.0.is_empty() {
@@ -118,7 +118,7 @@ pub(super) fn entries(table: &[u8]) -> Result<Vec<Entry<'_>>, Malformed> {
     Ok(entries)
 }
 
-/// Reads a value; `Some` if it is an integer. Tables and arrays are skipped, so it does not matter what they hold.
+/// Reads a value; returns it if it is an integer. Skips tables and arrays, so their contents do not matter.
 fn number(values: &mut Values<'_>) -> Result<Option<i64>, Malformed> {
     Ok(match values.octet()? {
         b'b' => Some(values.array().map(i8::from_be_bytes)?.into()),

@@ -309,7 +309,7 @@ async fn only_the_beginning_of_a_delivery_above_the_limit_is_kept() {
 }
 
 fn raw(kind: u8, arguments: &Arguments) -> Vec<u8> {
-    // A method's frame with another type: what follows class and method are the same bytes.
+    // A method's payload in a frame of another type: the bytes that follow class and method are the same.
     let framed = of_channel((0, 0), arguments);
     let payload = &framed[11..framed.len() - 1];
     frame(kind, 1, payload)
@@ -434,7 +434,7 @@ fn random_bytes_never_panic() {
     }
 }
 
-/// A queue is counted and looked at, and a message keeps its properties when it is published again.
+/// A queue is counted and inspected, and a message keeps its properties when it is published again.
 #[tokio::test]
 async fn queue_is_counted_and_looked_at() {
     let (mut connection, mut peer) = connected(Purpose::Publish).await;

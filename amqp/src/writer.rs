@@ -14,12 +14,11 @@ use tokio::time::{Instant, timeout};
 use super::encode::{frame, head};
 use super::protocol::{CHANNEL, FRAME_END, FRAME_OVERHEAD, kind};
 
-/// Bodies up to this size are copied into the write buffer; larger ones are written in place.
+/// Bodies up to this size are copied into the write buffer; larger ones are written from their own.
 const COPIED: usize = 32 << 10;
 /// Size of the write buffer, in bytes.
 const BATCH: usize = 64 << 10;
 
-/// An item to write.
 pub(super) struct Outgoing {
     frames: Vec<u8>,
     body: Bytes,
@@ -40,7 +39,7 @@ impl Outgoing {
     }
 }
 
-/// When the peer last took something other than a heartbeat.
+/// When the peer last read something other than a heartbeat.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     opened: Instant,
@@ -95,8 +94,8 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     continue;
                 }
             }
-            // Everything else that can run goes first: the runtime gets its next message before a broker its last
-            // result, and what the others send shares this write.
+            // Lets all other tasks run first: the runtime gets its next message before the broker gets its last result,
+            // and what those tasks send shares this write.
             yield_now().await;
             while batch.len() < BATCH {
                 let Ok(next) = self.outgoing.try_recv() else {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Units and their lengths in nanoseconds, longest name first where one begins another.
+/// Units and their lengths in nanoseconds. A name that is a prefix of another one comes after it.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),

@@ -4,15 +4,15 @@
 pub const ID: &str = "id";
 /// The id of the message that this one was derived from.
 pub const PARENT_ID: &str = "parent_id";
-/// The actors to visit, and which of them is next.
+/// The actors to visit, and the index of the current one.
 pub const ROUTE: &str = "route";
 /// In [`ROUTE`]: names of actors, in order.
 pub const ACTORS: &str = "actors";
-/// In [`ROUTE`]: index of the actor whose turn it is; absent: 0.
+/// In [`ROUTE`]: index of the current actor; 0 if absent.
 pub const CURRENT: &str = "current";
-/// In [`ROUTE`] of later generations of the former sidecar (SC-2): the actor whose turn it is.
+/// In [`ROUTE`] of later generations of the former sidecar (SC-2): the current actor.
 pub const CURR: &str = "curr";
-/// Metadata of users and tracing, passed through unchanged: an object.
+/// User and tracing metadata, passed through unchanged: an object.
 pub const HEADERS: &str = "headers";
 /// The input of the handler.
 pub const PAYLOAD: &str = "payload";
@@ -26,13 +26,13 @@ pub const MESSAGE: &str = "message";
 pub const TRACEBACK: &str = "traceback";
 
 /// Codes of errors that the sidecar itself detects: values of the metrics' label `reason`. Some are also the [`ERROR`]
-/// of messages to error-end; others have a sentence there, as in the former sidecar (SC-66).
+/// of messages to error-end; for others, that is a sentence, as in the former sidecar (SC-66).
 pub mod code {
     /// The message is not JSON, or not an envelope.
     pub const PARSE_ERROR: &str = "parse_error";
     /// The message has no usable id.
     pub const VALIDATION_ERROR: &str = "validation_error";
-    /// The message was meant for another actor.
+    /// The message is for another actor.
     pub const ROUTE_MISMATCH: &str = "route_mismatch";
     /// The message has the format of a later generation of the former sidecar (SC-2).
     pub const UNSUPPORTED_GENERATION: &str = "unsupported_generation";
@@ -42,7 +42,7 @@ pub mod code {
     pub const RUNTIME_CRASHED: &str = "runtime_crashed";
     /// The runtime's reply violates the protocol (SC-50).
     pub const INVALID_REPLY: &str = "invalid_reply";
-    /// An actor in the route cannot be the name of a queue (SC-100).
+    /// An actor in the route has no valid queue name (SC-100).
     pub const INVALID_DESTINATION: &str = "invalid_destination";
     /// The broker rejects messages of this size (SC-83).
     pub const MESSAGE_TOO_LARGE: &str = "message_too_large";

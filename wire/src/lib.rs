@@ -1,5 +1,5 @@
-//! The protocol between operator, sidecar and runtime: environment variables with their defaults, names of queues,
-//! the envelope's keys, error codes, the runtime's socket (SC-10). No dependency, no I/O.
+//! The protocol between operator, sidecar and runtime: environment variables and their defaults, queue names, envelope
+//! keys, error codes, and the runtime's socket (SC-10). No dependency, no I/O.
 
 pub mod duration;
 pub mod env;

@@ -17,7 +17,7 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
-/// Decodes the output of [`encode`]; a `%` that begins no escape is kept. `None` if the result is not UTF-8.
+/// Decodes the output of [`encode`]; a `%` that does not begin an escape is kept. `None` if the result is not UTF-8.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
@@ -27,7 +27,7 @@ pub fn decode(text: &str) -> Option<String> {
         let escaped = (byte == b'%')
             .then(|| text.get(at + 1..at + 3))
             .flatten()
-            // A sign is no digit, although a number may begin with one.
+            // `from_str_radix` would also accept a sign.
             .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         decoded.push(escaped.unwrap_or(byte));

@@ -1,4 +1,4 @@
-//! Names of queues (QUE-1, SC-3).
+//! Queue names (QUE-1, SC-3).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub const ACTOR: &str = "{actor}";
 /// Placeholder for the namespace in a template.
 pub const NAMESPACE: &str = "{namespace}";
 
-/// How routes name the actor of this queue: the queue name without [`PREFIX`].
+/// The name that routes use for the actor of this queue: the queue name without [`PREFIX`].
 #[must_use]
 pub fn route_name(queue: &str) -> &str {
     queue.strip_prefix(PREFIX).unwrap_or(queue)
@@ -45,11 +45,11 @@ impl Naming {
         self.accepts(stem.unwrap_or(name))
     }
 
-    /// Whether a template may contain the character outside its placeholders.
+    /// Whether a template may contain this character outside its placeholders.
     #[must_use]
     pub fn allows(self, character: char) -> bool {
         match self {
-            // * and # are wildcards in the binding that carries the name
+            // `*` and `#` are wildcards in the queue binding, whose routing key is the name.
             Self::RabbitMq => {
                 !character.is_control() && !character.is_whitespace() && !"*#".contains(character)
             }
@@ -74,7 +74,7 @@ pub const FIFO: &str = ".fifo";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(String);
 
-/// Why a text is not a valid template.
+/// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateError {
     /// It does not start with [`PREFIX`].
@@ -91,7 +91,7 @@ impl Template {
     /// Parses a template for queues of a broker.
     ///
     /// # Errors
-    /// If it is not valid; the text includes the remedy.
+    /// If the template is invalid; the text includes the remedy.
     pub fn parse(text: &str, naming: Naming) -> Result<Self, TemplateError> {
         if !text.starts_with(PREFIX) {
             return Err(TemplateError::Prefix);

@@ -2,16 +2,16 @@
 
 /// Default directory of the socket and the ready file.
 pub const DIRECTORY: &str = "/var/run/asya";
-/// The runtime's socket, in the directory that both share.
+/// File name of the runtime's socket in that directory.
 pub const SOCKET: &str = "asya-runtime.sock";
-/// File next to the socket, present while the runtime accepts requests. Its first line is `ready`, followed by lines
-/// of the form `NAME=VALUE`.
+/// File next to the socket, present while the runtime accepts requests. Its first line is `ready`; the others have the
+/// form `NAME=VALUE`.
 pub const READY_FILE: &str = "runtime-ready";
 
 /// In the ready file: how many requests the runtime serves at a time (SC-54).
 const CONCURRENCY: &str = "concurrency";
 
-/// How many requests a runtime serves at a time, according to its ready file; one if the file does not say.
+/// How many requests a runtime serves at a time, according to its ready file; one if the file does not tell.
 ///
 /// ```
 /// assert_eq!(asya_wire::socket::concurrency_in("ready\nconcurrency=8\n"), 8);

@@ -1,4 +1,4 @@
-//! Whatever a broker, or something else on its port, may send (SC-21, SC-100).
+//! Anything that a broker, or another program on its port, may send (SC-21, SC-100).
 
 use asya_fuzz::check;
 use asya_fuzz::input::damaged;
@@ -25,7 +25,7 @@ fn runtime() -> Runtime {
     runtime.build().expect("a runtime")
 }
 
-/// What the reader makes of the bytes; the last event is the loss of the connection.
+/// The events that the reader makes of the bytes; the last one is the loss of the connection.
 fn events_in(runtime: &Runtime, bytes: &[u8]) -> Vec<Event> {
     runtime.block_on(async {
         let (events, mut found) = unbounded_channel();
@@ -47,7 +47,7 @@ fn events_in(runtime: &Runtime, bytes: &[u8]) -> Vec<Event> {
     })
 }
 
-/// A delivery in body frames of this size.
+/// A delivery whose body frames have this size.
 fn delivery(tag: u64, count: Option<i64>, body: &[u8], piece: usize) -> Vec<u8> {
     let deliver = Arguments::default()
         .short_text("asya-1")

@@ -157,7 +157,7 @@ impl FakeRuntime {
         back_at.is_some_and(|back| Instant::now() < back)
     }
 
-    /// Checks the runtime, and finds it ready if it is up, or its restart time has passed.
+    /// Checks the runtime, and finds it up, or back, once its restart time has passed.
     fn check(&self) {
         let now = *self.readiness.borrow();
         if let Readiness::Ready { .. } = now {
