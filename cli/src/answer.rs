@@ -4,19 +4,19 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The exit code of a command that Ctrl-C has ended, as shells report it.
+/// Exit code of a command that Ctrl-C has ended, as shells report it.
 pub const INTERRUPTED: u8 = 130;
 
-/// The answer of a command, as its exit code.
+/// The result of a command, which determines its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// 0: nothing to report.
     Fine,
     /// 1: there are findings.
     Findings,
-    /// 2: could not be determined.
+    /// 2: the answer could not be determined.
     Unknown,
-    /// 130: the user has ended the command before.
+    /// 130: the user ended the command early.
     Interrupted,
 }
 
@@ -36,7 +36,7 @@ impl From<Answer> for ExitCode {
 pub struct Report {
     /// For standard output.
     pub text: String,
-    /// For standard error, a line each: what the answer lacks, and why.
+    /// For standard error, one line each: what is missing from the answer, and why.
     pub notes: Vec<String>,
     pub answer: Answer,
 }
@@ -62,7 +62,7 @@ impl Report {
 pub struct Failure(String);
 
 impl Failure {
-    /// Keeps a text on one line, whatever a server or a parser has put into it.
+    /// Joins the text into a single line, whatever a server or parser has put into it.
     pub fn new(text: impl AsRef<str>) -> Self {
         let words: Vec<&str> = text.as_ref().split_whitespace().collect();
         Self(words.join(" "))
@@ -76,10 +76,10 @@ impl Failure {
     }
 }
 
-/// Limits the time of what requests something.
+/// Limits the total time of `requests`.
 ///
 /// # Errors
-/// Those of `requests`, or that there was no answer.
+/// Those of `requests`, or a timeout.
 pub async fn within<T, F: From<Failure>>(
     timeout: Duration,
     requests: impl Future<Output = Result<T, F>>,

@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 use crate::answer::Failure;
 use crate::output::ask;
 
-/// Asks the user; without a terminal, the answer is no. Waits on a thread of its own, so that connections to brokers
-/// keep sending heartbeats however long the user thinks.
+/// Asks the user; without a terminal, the answer is no. Waits on a separate thread, so that connections to brokers keep
+/// sending heartbeats for as long as the user takes.
 pub async fn confirmed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() {
         return false;
@@ -15,7 +15,7 @@ pub async fn confirmed(question: &str) -> bool {
     tokio::task::spawn_blocking(read_yes).await.unwrap_or(false)
 }
 
-/// The failure when the user has not consented; `done`: to what, as a participle.
+/// The failure if the user has not consented to something; `done` is its participle.
 pub fn refused(done: &str) -> Failure {
     let how = if std::io::stdin().is_terminal() {
         "confirm with y, or pass --yes"

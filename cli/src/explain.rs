@@ -5,9 +5,9 @@ use crate::args::ExplainArgs;
 use crate::catalogue::{self, Entry};
 use crate::output::{self, Paint, Table, paint, wrapped};
 
-/// Names less alike than this are no misspellings of one another.
+/// Names less similar than this do not count as misspellings of each other.
 const ALIKE: f64 = 0.8;
-/// Names that are suggested at most.
+/// Maximum number of suggested names.
 const SHOWN: usize = 5;
 
 /// Explains one entry, or lists all of them.

@@ -8,14 +8,13 @@ use clap_complete::Shell;
 use crate::answer::{Answer, Failure, Report};
 use crate::args::Cli;
 
-/// The completion script of a shell.
 pub fn completion(shell: Shell) -> Report {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kubectl-asya", &mut script);
     Report::new(String::from_utf8_lossy(&script).into_owned(), Answer::Fine)
 }
 
-/// Writes a manual page per command into a folder.
+/// Writes one manual page per command into a folder.
 ///
 /// # Errors
 /// If the folder cannot be written.

@@ -1,4 +1,4 @@
-//! Actors as the API server has them.
+//! Reads actors as the API server returns them.
 
 mod queue_owner;
 mod rollout;
@@ -12,12 +12,11 @@ use serde_json::Value;
 pub use queue_owner::{CONFLICT, has_confirmed_queue, is_queue_unmanaged, queue_conflict};
 pub use rollout::{next_step, roll_now, strategy};
 
-/// The status of an actor. Fields that another release wrote otherwise read as absent.
+/// The status of an actor. Fields in the format of another release count as absent.
 pub fn status_of(actor: &Value) -> AsyncActorStatus {
     serde_json::from_value(actor["status"].clone()).unwrap_or_default()
 }
 
-/// The condition of a type.
 pub fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|it| it.type_ == kind)
 }
@@ -31,23 +30,22 @@ pub fn retired_outcome(queue: &QueueStatus) -> &'static str {
     }
 }
 
-/// An annotation of an actor.
 pub fn annotation_of<'a>(actor: &'a Value, name: &str) -> Option<&'a str> {
     actor["metadata"]["annotations"].get(name)?.as_str()
 }
 
-/// What becomes of the queue when the actor is deleted.
 pub fn deletion_policy(actor: &Value) -> QueueDeletionPolicy {
     QueueDeletionPolicy::from_raw(Some(&actor["spec"]["queue"]))
 }
 
-/// Whether the policy or an annotation keeps the queue when the actor is deleted; `is_orphaned` is not part of it.
+/// Whether the deletion policy or an annotation keeps the queue when the actor is deleted; does not consider
+/// `is_orphaned`.
 pub fn keeps_queue(actor: &Value) -> bool {
     let is_skipped = is_switched_on(annotation_of(actor, annotation::SKIP_QUEUE_DELETION));
     is_skipped || deletion_policy(actor) == QueueDeletionPolicy::Retain
 }
 
-/// Whether the deletion leaves everything behind (FW-23).
+/// Whether deleting the actor leaves everything behind (FW-23).
 pub fn is_orphaned(actor: &Value) -> bool {
     actor["spec"]["deletionPolicy"] == "Orphan"
 }

@@ -1,21 +1,21 @@
-//! Whose an actor's queue is, as its status says. The status is not decoded for that: a field of it that another
-//! release wrote otherwise must not hide whose messages these are.
+//! Who owns an actor's queue, according to the actor's status. Reads single fields instead of decoding the status, so
+//! that a field in the format of another release cannot hide whose messages these are.
 
 use serde_json::Value;
 
-/// The reason of an actor whose queue belongs to another actor (QUE-3).
+/// The reason of a condition: the queue belongs to another actor (QUE-3).
 pub const CONFLICT: &str = "QueueConflict";
-/// The reason of an actor of an operator that manages no queues (QUE-12).
+/// The reason of a condition: the operator does not manage queues (QUE-12).
 const UNMANAGED: &str = "TransportValidated";
 
-/// Why the actor has no queue of its own; `None` if no other actor or cluster is known to have it.
+/// Why the actor has no queue of its own; `None` unless another actor or cluster is known to own it.
 pub fn queue_conflict(actor: &Value) -> Option<&str> {
     let status = &actor["status"];
     let conflict = transport_condition(actor, "False").filter(|it| it["reason"] == CONFLICT);
     if let Some(conflict) = conflict {
         return Some(conflict["message"].as_str().unwrap_or("it is another's"));
     }
-    // The condition says something else while the broker does not answer; this field stays.
+    // While the broker does not answer, the condition reports that instead; this field stays.
     let is_marked = !matches!(
         status["queueMarkedForOther"],
         Value::Null | Value::Bool(false)
@@ -25,8 +25,8 @@ pub fn queue_conflict(actor: &Value) -> Option<&str> {
     )
 }
 
-/// Whether the operator has found the queue, on the transport that the spec names, to be the actor's. If it manages no
-/// queues, it has at least found no other actor with the name.
+/// Whether the operator has confirmed that the queue, on the transport in the spec, is the actor's. If it manages no
+/// queues, it has at least found no other actor with the same queue name.
 pub fn has_confirmed_queue(actor: &Value) -> bool {
     let (transport, queue) = (&actor["spec"]["transport"], &actor["status"]["queue"]);
     let is_named = queue["name"].is_string() && queue["transport"].is_string();
@@ -43,7 +43,7 @@ pub fn is_queue_unmanaged(actor: &Value) -> bool {
     transport_condition(actor, "True").is_some_and(|it| it["reason"] == UNMANAGED)
 }
 
-/// Condition `TransportReady` if it has this status.
+/// The condition `TransportReady`, if it has this status.
 fn transport_condition<'a>(actor: &'a Value, status: &str) -> Option<&'a Value> {
     let mut conditions = actor["status"]["conditions"].as_array()?.iter();
     conditions.find(|it| it["type"] == "TransportReady" && it["status"] == *status)

@@ -3,7 +3,7 @@
 use asya_shared::names::annotation;
 use serde_json::Value;
 
-/// The rollout strategy of an actor and what it means; `None` if the actor binds nothing, or its sidecar is in the pod
+/// The actor's rollout strategy and its meaning; `None` if the actor binds nothing, or its sidecar is in the pod
 /// template.
 pub fn strategy(actor: &Value) -> Option<&'static str> {
     let spec = &actor["spec"];
@@ -18,7 +18,7 @@ pub fn strategy(actor: &Value) -> Option<&'static str> {
     })
 }
 
-/// Since when the actor has the annotation that replaces pods whatever its rollout strategy is, as annotated.
+/// The value of the annotation that replaces pods regardless of the rollout strategy: since when.
 pub fn roll_now(actor: &Value) -> Option<&str> {
     actor["metadata"]["annotations"]
         .get(annotation::ROLL_NOW)?

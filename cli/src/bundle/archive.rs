@@ -8,13 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The folder that the archive unpacks to.
+/// The folder into which the archive unpacks.
 const FOLDER: &str = "asya-bundle";
 
-/// Files by their path in the archive.
+/// Path in the archive, and content.
 pub type Files = Vec<(String, String)>;
 
-/// Writes the archive. If that fails, no file is left.
+/// Writes the archive. On failure, no file is left behind.
 ///
 /// # Errors
 /// If the file cannot be written.

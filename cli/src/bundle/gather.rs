@@ -1,4 +1,4 @@
-//! Reads what belongs into the archive. What cannot be read is named in it.
+//! Reads the contents of the archive. Objects that cannot be read are listed in it.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Bundle {
     pub missing: Vec<String>,
 }
 
-/// Reads everything; actors and their pods of one namespace, or of all.
+/// Reads everything; actors and their pods from one namespace, or from all.
 pub async fn all(cluster: &Cluster, namespace: Option<&str>) -> Bundle {
     let mut bundle = Bundle::default();
     let server = bundle.read(cluster.version().await);
@@ -66,7 +66,7 @@ async fn operator(cluster: &Cluster, bundle: &mut Bundle) {
         bundle.list(&format!("webhooks/{}", kind.plural), found, is_ours);
     }
     let found = cluster.list(&resource::<Deployment>(), namespace).await;
-    // Other programs may run in this namespace, such as brokers and actors.
+    // Other programs, such as brokers and actors, may run in this namespace.
     let is_ours = |it: &Value| OperatorDeployment::of(it).is_some();
     bundle.list("operator/deployments", found, is_ours);
     for kind in [resource::<Lease>(), resource::<Event>()] {
@@ -79,7 +79,7 @@ async fn operator(cluster: &Cluster, bundle: &mut Bundle) {
     }
 }
 
-/// Actors, and what they scale, target and report.
+/// Actors, and the objects that they scale, target and report.
 async fn actors(cluster: &Cluster, namespace: Option<&str>, bundle: &mut Bundle) {
     let actors = cluster.list(&resource::<AsyncActor>(), namespace).await;
     for actor in &bundle.list("actors", actors, |_| true) {
@@ -101,7 +101,7 @@ async fn actors(cluster: &Cluster, namespace: Option<&str>, bundle: &mut Bundle)
     }
 }
 
-/// Metadata and status of the object that an actor binds: its spec is the user's.
+/// Metadata and status of the object that an actor binds. Not its spec, which is the user's.
 async fn target(cluster: &Cluster, actor: &Value, bundle: &mut Bundle) {
     let reference = &actor["spec"]["workloadRef"];
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
@@ -138,7 +138,7 @@ async fn telemetry(cluster: &Cluster, namespace: &str, pod: &Value, bundle: &mut
     }
 }
 
-/// The log of a container, and that of its run before the last restart.
+/// The log of a container, and that of its previous run.
 async fn log(
     cluster: &Cluster,
     namespace: &str,
@@ -167,7 +167,7 @@ impl Bundle {
             .ok()
     }
 
-    /// Adds those objects of a list that are wanted, and returns them; none if the list could not be read.
+    /// Adds the wanted objects of a list, and returns them; none if the list could not be read.
     fn list(
         &mut self,
         path: &str,
@@ -182,7 +182,7 @@ impl Bundle {
         objects
     }
 
-    /// Adds an object, or several, without what may be secret.
+    /// Adds an object or a list without possible secrets.
     fn add(&mut self, path: &str, object: &Value) {
         let mut object = object.clone();
         redact::object(&mut object);
@@ -207,7 +207,7 @@ fn has_sidecar(pod: &Value) -> bool {
     containers(pod).any(|it| it["name"] == SIDECAR)
 }
 
-/// The controller's port for metrics; the webhook serves them beside its probes.
+/// The controller's metrics port; the webhook serves metrics next to its probes.
 fn metrics_port(container: &Value) -> Option<u16> {
     let ports = container["ports"].as_array()?;
     let named = |name: &str| ports.iter().find(|it| it["name"] == *name);
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// docs/cli.md: the archive has the sidecars' logs. A native sidecar restarts like any other.
+    /// docs/cli.md: the archive contains the sidecars' logs. A native sidecar restarts like any other.
     #[tokio::test]
     async fn restarted_sidecar_gives_the_log_of_its_former_run() {
         let answer = |request: Request<Body>| {
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// The operator may share its namespace with brokers, or with actors.
+    /// The operator may share its namespace with brokers or actors.
     #[tokio::test]
     async fn only_the_operators_own_pods_give_their_logs() {
         let answer = |request: Request<Body>| {

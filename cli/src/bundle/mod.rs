@@ -12,10 +12,10 @@ use crate::answer::{Answer, Failure, Report};
 use crate::args::BundleArgs;
 use crate::cluster::Connection;
 
-/// Writes the archive; what the user has no permission to read is missing in it, and noted.
+/// Writes the archive; what the user may not read is left out, and noted.
 ///
 /// # Errors
-/// If the cluster cannot be reached, or the file not be written.
+/// If the cluster cannot be reached, or the file cannot be written.
 pub async fn run(connection: &Connection, args: &BundleArgs) -> Result<Report, Failure> {
     let cluster = connection.open().await?;
     cluster.version().await?;

@@ -1,4 +1,4 @@
-//! Removes what may be secret from objects and texts. What is not known to be harmless is removed.
+//! Removes possible secrets from objects and texts: whatever is not known to be harmless.
 
 use serde_json::{Map, Value};
 
@@ -17,14 +17,14 @@ const SECRET_WORDS: [&str; 11] = [
     "clientsecret",
     "credential",
 ];
-/// Further such words, in `args` and `command` only: fields as `secretName` hold names.
+/// More such words, for `args` and `command` only: fields such as `secretName` hold names.
 const SECRET_ARGUMENT_WORDS: [&str; 4] = ["secret", "pass", "pwd", "auth"];
 /// Variables with this prefix are settings of Asya, which refer to Secrets by name.
 const SETTINGS: &str = "ASYA_";
 
-/// Removes from an object what may be secret: values of variables and of probes' HTTP headers, annotations that hold
-/// whole objects, values of fields and flags that are named like secrets, scripts that name one, and user names and
-/// passwords in URLs.
+/// Removes possible secrets from an object: values of variables and of probes' HTTP headers, annotations that hold
+/// whole objects, values of fields and flags with names like those of secrets, scripts that name one, and user names
+/// and passwords in URLs.
 pub fn object(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -59,7 +59,7 @@ fn field(name: &str, value: &mut Value) {
     object(value);
 }
 
-/// Annotations may hold a whole object, as that of `kubectl apply` does.
+/// Annotations may hold a whole object, such as the one of `kubectl apply`.
 fn annotation((name, value): (&String, &mut Value)) {
     let Value::String(text) = value else { return };
     let is_object = text.trim_start().starts_with(['{', '[']);
@@ -76,8 +76,8 @@ fn variable_value(variable: &mut Map<String, Value>) {
     }
 }
 
-/// Flags as `--password=VALUE` and as `--password VALUE`, values that name a secret themselves, as a header or a
-/// connection string does, and scripts, as of `sh -c`.
+/// Redacts flags in the forms `--password=VALUE` and `--password VALUE`, values that name a secret themselves, such as
+/// a header or a connection string, and scripts, such as those of `sh -c`.
 fn flags(items: &mut [Value]) {
     let mut is_next = false;
     for item in items {
@@ -93,7 +93,7 @@ fn flags(items: &mut [Value]) {
     }
 }
 
-/// An argument without the secret that it names; `None` if it names none, or only names it.
+/// An argument without the secret that it names; `None` if it names none, or contains only the name.
 fn argument(text: &str) -> Option<String> {
     if !is_pair(text) || !is_secret_argument(text) {
         return None;
@@ -108,7 +108,7 @@ fn argument(text: &str) -> Option<String> {
     }
 }
 
-/// Whether a text may have a name and a value, other than a path or a word.
+/// Whether a text may consist of a name and a value, rather than a path or a word.
 fn is_pair(text: &str) -> bool {
     text.contains(|c: char| c.is_whitespace() || "=:;,".contains(c))
 }
@@ -118,7 +118,7 @@ fn is_secret_argument(text: &str) -> bool {
     let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
     is_secret(text)
         || SECRET_ARGUMENT_WORDS.iter().any(|word| lower.contains(word))
-        // At the end of a word, as in apiKey: keyspaces are no secrets.
+        // Only at the end of a word, as in `apiKey`: `keyspaces` are not secrets.
         || words.any(|word| word.ends_with("key") || word.ends_with("keys"))
 }
 
@@ -137,7 +137,7 @@ pub fn urls(text: &str) -> String {
         result.push_str(before);
         let is_end = |c: char| c.is_whitespace() || "/?#\"'<>".contains(c);
         let authority = &after[..after.find(is_end).unwrap_or(after.len())];
-        // A password may contain a slash, which should be escaped there, and often is not.
+        // A password may contain a slash, which should be escaped but often is not.
         let word = &after[..after
             .find(|c: char| c.is_whitespace() || "\"'<>".contains(c))
             .unwrap_or(after.len())];

@@ -1,4 +1,4 @@
-//! Reasons why a pod gets the sidecar of a binding, or does not, other than those that conditions have as well.
+//! Reasons why a pod does or does not get the sidecar of a binding, except those that are also reasons of conditions.
 
 use asya_shared::reason::{InjectionReason, MissingSidecar};
 
@@ -37,7 +37,7 @@ const fn decided(reason: InjectionReason, page: &'static str) -> Entry {
     }
 }
 
-/// What the controller finds out about a pod that the webhook has not decided about.
+/// The controller's finding about a pod on which the webhook has not decided.
 const fn missing(reason: MissingSidecar, page: &'static str) -> Entry {
     Entry {
         name: reason.as_str(),

@@ -1,4 +1,4 @@
-//! Every reason and finding that a user can come across, with what it means, what to do, and the page that has more.
+//! Every reason and finding that a user can come across, with its meaning, the fix, and the page with more about it.
 
 mod checks;
 mod conditions;
@@ -10,7 +10,7 @@ mod states;
 use asya_shared::inject::bound::InjectionReason;
 use serde::Serialize;
 
-/// The page of this program.
+/// The documentation page of this program.
 pub const INDEX: &str = "docs/cli.md";
 
 const PREFIX: &str = "ASYA-";
@@ -18,9 +18,9 @@ const PREFIX: &str = "ASYA-";
 /// A reason or a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// The reason as conditions, Events and annotations have it, or the requirement that a rule enforces. Stable.
+    /// The reason as in conditions, Events and annotations, or the requirement that a rule enforces. Stable.
     pub name: &'static str,
-    /// What it means, as a sentence.
+    /// Its meaning, as a sentence.
     pub meaning: &'static str,
     /// What to do.
     pub fix: &'static str,
@@ -42,7 +42,7 @@ const fn entry_of(
     }
 }
 
-/// What to do about a reason with this remedy.
+/// The fix for a reason with this remedy.
 const fn fix_of(remedy: Option<&'static str>) -> &'static str {
     match remedy {
         Some(remedy) => remedy,
@@ -59,7 +59,7 @@ const FAQ: &str = "docs/guides/faq.md";
 const RUNBOOKS: &str = "docs/runbooks.md";
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
-/// All entries, by kind: values of STATUS, reasons of conditions, reasons of injection, rules, and findings of `check`
+/// All entries by kind: values of STATUS, reasons of conditions, reasons of injection, rules, and findings of `check`
 /// and `preview`.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     let kinds = [
@@ -82,8 +82,8 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name.eq_ignore_ascii_case(name))
 }
 
-/// The entry that says what to do about a condition with this reason and message. A failed dry run has many causes: if
-/// the webhook has left the pod alone, its reason ends the message.
+/// The entry with the fix for a condition with this reason and message. A failed dry run has many causes: if the
+/// webhook has left the pod unchanged, the webhook's reason ends the message.
 pub fn remedy(reason: &str, message: &str) -> Option<&'static Entry> {
     let inner = message.rsplit_once(": ").map(|(_, inner)| inner);
     let inner = inner.filter(|_| reason == "ProbeFailed");
@@ -92,7 +92,7 @@ pub fn remedy(reason: &str, message: &str) -> Option<&'static Entry> {
     inner.or_else(|| entry(reason))
 }
 
-/// The id of a finding, for example `ASYA-VAL-3`.
+/// The id of a finding, such as `ASYA-VAL-3`.
 pub fn id(name: &str) -> String {
     format!("{PREFIX}{name}")
 }

@@ -1,4 +1,4 @@
-//! Rules for manifests of actors. Each is named like the requirement that it enforces.
+//! Rules for manifests of actors. Each is named after the requirement that it enforces.
 
 use super::{ADMISSION, BINDING, Entry, FRAMEWORKS, INDEX, SAFETY, STANDALONE, entry_of};
 

@@ -1,4 +1,4 @@
-//! Values of STATUS that are no reason of a condition, too.
+//! Values of STATUS that are not also reasons of conditions.
 
 use asya_shared::api::State;
 

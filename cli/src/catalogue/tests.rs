@@ -48,7 +48,7 @@ fn every_reason_of_injection_is_explained() {
     }
 }
 
-/// Each reason has one text, which the reference has as well.
+/// Each reason has a single text, which is also in the reference.
 #[test]
 fn reasons_of_conditions_are_explained_as_in_the_reference() {
     for &reason in Reason::ALL {

@@ -1,4 +1,4 @@
-//! Deletes an actor as the user has seen it: another spec or annotation may mean other consequences for its queue.
+//! Deletes an actor as the user has seen it: with another spec or annotation, its queue might be affected differently.
 
 use asya_shared::api::AsyncActor;
 use kube::api::Preconditions;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::answer::Failure;
 use crate::cluster::{Cluster, resource};
 
-/// The operator may write the actor's status each time between read and deletion.
+/// The operator may write the actor's status between each read and the deletion.
 const ATTEMPTS: u32 = 5;
 
 /// Deletes an actor if it is still as `expected`.
@@ -89,12 +89,12 @@ mod tests {
     use crate::args::{ConsentArgs, DryRun};
     use crate::output::Format;
 
-    /// An API server with one actor, which is written by others before a deletion is received.
+    /// An API server with one actor, which other clients write before it receives a deletion.
     struct Server {
         actor: Value,
-        /// What others write, one before each deletion.
+        /// The writes of other clients, one before each deletion.
         others: Vec<Value>,
-        /// The code with which it refuses deletions.
+        /// The status code with which it refuses deletions.
         refuses: Option<u16>,
         is_deleted: bool,
     }
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Unbinds an actor with `--keep-queue`: the failure, if any, and whether the actor was deleted.
+    /// Runs `unbind --keep-queue`; returns the failure, if any, and whether the actor was deleted.
     async fn unbound(others: Vec<Value>, refuses: Option<u16>) -> (Option<String>, bool) {
         let actor = json!({
             "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor",
@@ -172,7 +172,7 @@ mod tests {
 
     const WRITTEN: &str = "; written before that: spec.queue.deletionPolicy: absent -> \"Retain\"";
 
-    /// QUE-30: the operator writes status at any time.
+    /// QUE-30: the operator may write the status at any time.
     #[tokio::test]
     async fn actor_whose_status_is_written_meanwhile_is_deleted_all_the_same() {
         let status = json!({"status": {"queuedMessages": 1}});
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// QUE-30: someone else sets another policy after the queue's was set to Retain.
+    /// QUE-30: someone sets another deletion policy after this program has set Retain.
     #[tokio::test]
     async fn actor_that_has_changed_since_it_was_shown_is_not_deleted() {
         for change in [

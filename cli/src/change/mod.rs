@@ -1,5 +1,5 @@
-//! `pause`, `resume`, `roll`, `retain` and `unbind`: one annotation or field each, or the deletion of the actor. What
-//! is written is shown first.
+//! `pause`, `resume`, `roll`, `retain` and `unbind`: each writes one annotation or field, or deletes the actor. The
+//! change is shown first.
 
 mod delete;
 mod plan;
@@ -91,11 +91,10 @@ async fn carry_out(
     Ok(Report::new(text, Answer::Fine))
 }
 
-/// The writes that were made.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'a> {
-    /// `namespace/name`
+    /// As `namespace/name`.
     actor: String,
     action: &'static str,
     dry_run: bool,
@@ -103,7 +102,7 @@ struct Written<'a> {
     changes: &'a [Step],
 }
 
-/// Says what has been written before a failure.
+/// Adds what was written before the failure.
 fn with_written(why: &Failure, before: &[String]) -> Failure {
     if before.is_empty() {
         return why.clone();
@@ -111,7 +110,7 @@ fn with_written(why: &Failure, before: &[String]) -> Failure {
     Failure::new(format!("{why}; written before that: {}", before.join("; ")))
 }
 
-/// Writes a step. `expected` is the actor as the user has seen it, with the steps before.
+/// Writes a step. `expected` is the actor that the user has seen, with the previous steps applied.
 async fn write(
     cluster: &Cluster,
     name: &str,

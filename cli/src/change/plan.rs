@@ -20,18 +20,17 @@ pub enum RequestedChange {
     Unbind { keep_queue: bool },
 }
 
-/// Writes, in order, and what follows from them.
+/// Writes, in order, and their consequences.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     pub consequences: Vec<String>,
 }
 
-/// A write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "step")]
 pub enum Step {
-    /// Sets a field; `None` is absent.
+    /// Sets a field; `None` means absent.
     Set {
         field: String,
         before: Option<String>,
@@ -74,10 +73,10 @@ impl Step {
     }
 }
 
-/// Plans what to write to an actor; no steps if there is nothing to change.
+/// Plans the writes for a change; no steps if there is nothing to change.
 ///
 /// # Errors
-/// If the action makes no sense for the actor.
+/// If the change makes no sense for the actor.
 pub fn plan(action: RequestedChange, actor: &Value, now: Timestamp) -> Result<Plan, Failure> {
     match action {
         RequestedChange::Pause => Ok(Plan {
@@ -188,7 +187,7 @@ fn unbind(actor: &Value, keep_queue: bool) -> Result<Plan, Failure> {
     })
 }
 
-/// The consequence for the target's pods.
+/// What happens to the target's pods.
 fn pods_afterwards(actor: &Value, keep_queue: bool) -> &'static str {
     let skips_unbind = is_switched_on(annotation_of(actor, annotation::SKIP_UNBIND));
     let is_left =

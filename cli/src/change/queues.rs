@@ -1,4 +1,4 @@
-//! What the deletion of an actor does to its queues.
+//! What deleting an actor does to its queues.
 
 use asya_shared::api::QueueDeletionPolicy;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::actor::{
     CONFLICT, deletion_policy, is_orphaned, is_queue_unmanaged, keeps_queue, queue_conflict,
 };
 
-/// The consequences for the queue and for those that the actor no longer uses.
+/// What happens to the queue and to those that the actor no longer uses.
 pub fn queues_afterwards(actor: &Value, keep_queue: bool) -> Vec<String> {
     let is_unmanaged = is_queue_unmanaged(actor);
     let is_kept = keep_queue || keeps_queue(actor) || is_orphaned(actor) || is_unmanaged;
@@ -24,7 +24,7 @@ pub fn queues_afterwards(actor: &Value, keep_queue: bool) -> Vec<String> {
         .collect()
 }
 
-/// The consequence for the queue. `policy` is absent if it stays.
+/// What happens to the queue; without `policy`, it stays.
 fn queue_afterwards(status: &Value, policy: Option<QueueDeletionPolicy>) -> String {
     let queue = status["queue"]["name"].as_str().unwrap_or("its queue");
     let messages = messages(status);
@@ -42,8 +42,8 @@ fn queue_afterwards(status: &Value, policy: Option<QueueDeletionPolicy>) -> Stri
     }
 }
 
-/// The consequence for the queue of an actor whose queue name another one has. The operator deletes only what the
-/// broker marks as this actor's, as an earlier queue of it may be (FIN-4, QUE-34).
+/// What happens to the queue if another actor owns its name. The operator deletes only queues that the broker marks as
+/// this actor's, such as an earlier one (FIN-4, QUE-34).
 fn conflicting_afterwards(status: &Value, policy: QueueDeletionPolicy, why: &str) -> String {
     let Some(queue) = status["queue"]["name"].as_str() else {
         return format!("the queue of its name stays, with its messages: {CONFLICT}, {why}");
@@ -58,7 +58,7 @@ fn conflicting_afterwards(status: &Value, policy: QueueDeletionPolicy, why: &str
     )
 }
 
-/// How many messages the queue has, as the operator has reported last.
+/// How many messages the queue has, as last reported by the operator.
 fn messages(status: &Value) -> String {
     let Some(waiting) = status["queuedMessages"].as_i64() else {
         return "an unknown number of messages".to_owned();
@@ -67,7 +67,7 @@ fn messages(status: &Value) -> String {
     format!("about {} messages", waiting + processing)
 }
 
-/// The consequence for a queue of an earlier transport or name (QUE-13). Its messages are not counted.
+/// What happens to a queue of an earlier transport or name (QUE-13). Its messages are not counted.
 fn retired_afterwards(queue: &Value, policy: Option<QueueDeletionPolicy>) -> String {
     let text = |field: &str| queue[field].as_str().unwrap_or("?");
     let queue_name = format!("{} on {}", text("name"), text("transport"));
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// FIN-4, QUE-3, QUE-34: the operator keeps a queue that is another's.
+    /// FIN-4, QUE-3, QUE-34: the operator keeps a queue that belongs to another actor.
     #[test]
     fn queue_of_another_actor_is_not_said_to_be_deleted() {
         let conflict = |fields: Value| {
@@ -265,7 +265,7 @@ mod tests {
         );
     }
 
-    /// FIN-3: messages that nobody has counted, as those of a broker that does not respond, may be many.
+    /// FIN-3: messages that were not counted may be many, for example because the broker does not respond.
     #[test]
     fn unknown_number_of_messages_is_not_said_to_be_zero() {
         for (status, text) in [
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// FW-21: templates may render an annotation empty.
+    /// FW-21: templates may render an empty annotation.
     #[test]
     fn empty_annotation_does_not_keep_the_queue() {
         for (value, stays) in [("", false), ("false", false), ("true", true)] {

@@ -19,13 +19,11 @@ use crate::output::since;
 const OLDEST_MINOR: u32 = 30;
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// The subject of the check.
     pub subject: String,
     pub result: CheckResult,
-    /// Details of the result.
     pub detail: String,
     /// The finding, if there is one.
     pub id: Option<String>,
@@ -36,7 +34,7 @@ pub struct Check {
 #[serde(rename_all = "lowercase")]
 pub enum CheckResult {
     Ok,
-    /// Works, and probably not as intended.
+    /// It works, but probably not as intended.
     Warning,
     Failed,
     /// Could not be read.
@@ -44,7 +42,7 @@ pub enum CheckResult {
 }
 
 impl Check {
-    /// With `strict`, a warning is a finding.
+    /// With `strict`, warnings count as findings.
     pub fn answer(&self, strict: bool) -> Answer {
         match self.result {
             CheckResult::Warning if strict => Answer::Findings,
@@ -64,7 +62,7 @@ impl Check {
         }
     }
 
-    /// A finding with this name in the catalogue.
+    /// A result for the finding with this name in the catalogue.
     fn finding(subject: &str, result: CheckResult, name: &str, detail: &str) -> Self {
         let entry = catalogue::entry(name);
         let meaning = entry.map_or("", |it| it.meaning);
@@ -90,8 +88,7 @@ impl Check {
     }
 }
 
-/// The meaning of a finding, and what was found: as a sentence of its own, or, like the messages of conditions, after a
-/// colon.
+/// The meaning of a finding, and the detail: as its own sentence, or, like messages of conditions, after a colon.
 fn joined(meaning: &str, detail: &str) -> String {
     if detail.is_empty() {
         meaning.to_owned()
@@ -102,20 +99,20 @@ fn joined(meaning: &str, detail: &str) -> String {
     }
 }
 
-/// A number of things.
+/// A count with its noun.
 fn counted(count: usize, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {thing}{plural}")
 }
 
-/// Judges an installation.
+/// Checks an installation.
 pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     let deployments = observed.deployments.as_deref().unwrap_or_default();
     let controller = installation::controller(deployments);
     let release = controller.and_then(OperatorDeployment::release);
     let mut checks = vec![kubernetes(&observed.version), crd(&observed.crd, release)];
     checks.extend(operator(observed));
-    // Where there is no operator, nothing else of it can be there: one finding says so.
+    // Without an operator, nothing else of it can exist, so one finding is enough.
     let is_elsewhere = observed.deployments.is_ok() && controller.is_none();
     if !is_elsewhere {
         checks.extend(several_operators(&observed.controllers));
@@ -135,7 +132,7 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     let queues = actors::queues(observed);
     let mut actors = actors::actors(&observed.actors, now);
     if queues.iter().any(|it| it.result == CheckResult::Failed) {
-        // Nothing is wrong by what actors report, but by what the broker does.
+        // The actors report no problem, but the broker does.
         actors.retain(|it| it.result != CheckResult::Ok);
     }
     checks.extend(actors);
@@ -143,7 +140,7 @@ pub fn installed(observed: &Observed, now: Timestamp) -> Vec<Check> {
     checks
 }
 
-/// Judges a cluster before the installation.
+/// Checks a cluster before the installation.
 pub fn before_installing(found: &Prerequisites) -> Vec<Check> {
     let mut checks = vec![kubernetes(&found.version), keda(&found.keda)];
     checks.push(match &found.crd {
@@ -255,7 +252,7 @@ fn operator(observed: &Observed) -> Vec<Check> {
     checks
 }
 
-/// Where an operator is instead.
+/// Where the operator is installed instead.
 fn elsewhere(controllers: &Read<Vec<ControllerLocation>>) -> String {
     let namespaces = controllers.as_ref().map(|all| {
         let mut namespaces: Vec<&str> = all.iter().map(|it| &*it.namespace).collect();
@@ -275,7 +272,7 @@ fn elsewhere(controllers: &Read<Vec<ControllerLocation>>) -> String {
     }
 }
 
-/// Two operators reconcile the same actors and undo each other's changes.
+/// Two operators would reconcile the same actors and undo each other's changes.
 fn several_operators(controllers: &Read<Vec<ControllerLocation>>) -> Option<Check> {
     let subject = "operators";
     match controllers.as_deref() {
@@ -285,7 +282,7 @@ fn several_operators(controllers: &Read<Vec<ControllerLocation>>) -> Option<Chec
     }
 }
 
-/// An upgrade of the operator in `namespace` is fine, a second one elsewhere is not.
+/// An upgrade of the operator in `namespace` is fine, but not a second operator elsewhere.
 fn installed_operators(controllers: &Read<Vec<ControllerLocation>>, namespace: &str) -> Check {
     let subject = "operators";
     match controllers.as_deref() {

@@ -1,4 +1,4 @@
-//! Reads what the checks need. What the user has no permission to read is recorded as such, and the other checks go on.
+//! Reads what the checks need. What the user may not read is recorded as such, and the other checks continue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ use crate::installation::{self, ControllerLocation, Installation, OperatorDeploy
 use crate::queue::{self, ActorQueueState};
 
 const WEBHOOK_SERVICE: &str = "--webhook-service=";
-/// Key of the namespaces whose actors the controller manages.
+/// Key for the namespaces whose actors the controller manages.
 const WATCHED: &str = "watch-namespaces";
 const KEDA_CRD: &str = "scaledobjects.keda.sh";
-/// Each watched namespace takes dozens of access reviews.
+/// Each watched namespace needs dozens of access reviews.
 const CONCURRENT_REVIEWS: usize = 16;
 
-/// Something that was read, or why it could not be.
+/// What was read, or why it could not be read.
 pub type Read<T> = Result<T, String>;
 
 /// Inputs of `check`.
@@ -53,13 +53,13 @@ pub struct Observed {
     pub serving_secret: Read<Option<Data>>,
     /// The number of ready endpoints of the webhook's Service, if it has one.
     pub endpoints: Read<Option<usize>>,
-    /// Response of the API server to an actor that only the webhook rejects.
+    /// The API server's response to an actor that only the webhook rejects.
     pub review: Review,
     pub installation: Read<Installation>,
     pub actors: Read<Vec<Value>>,
-    /// The actors' queues, for the brokers that could be reached.
+    /// The actors' queues, from the brokers that could be reached.
     pub queues: Vec<ActorQueueState>,
-    /// The queues that are missing there, with the reason.
+    /// The queues that are missing from it, and why.
     pub notes: Vec<String>,
 }
 
@@ -72,21 +72,21 @@ pub struct Prerequisites {
     pub operator_namespace: String,
     /// The controllers of all operators in the cluster.
     pub controllers: Read<Vec<ControllerLocation>>,
-    /// Whether the user has each permission that an installation takes.
+    /// Whether the user has each permission that installing needs.
     pub permissions: Vec<(Permission, Read<bool>)>,
 }
 
-/// The answer to a dry run of an actor that breaks a rule of the webhook and none of the CRD.
+/// The response to a dry run of an actor that breaks a rule of the webhook but none of the CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Review {
     /// The webhook rejects it, as it should.
     Rejected,
-    /// It is admitted: the webhook is not called, or does not answer.
+    /// The API server admits it: the webhook is not called, or does not answer.
     Admitted,
     Unknown(String),
 }
 
-/// To create the cluster-wide objects of the chart.
+/// Permissions to create the chart's cluster-wide objects.
 const INSTALL_PERMISSIONS: [Permission; 5] = [
     create("apiextensions.k8s.io", "customresourcedefinitions"),
     create("rbac.authorization.k8s.io", "clusterroles"),
@@ -106,7 +106,7 @@ const fn create(group: &'static str, resource: &'static str) -> Permission {
     }
 }
 
-/// Reads everything that `check` looks at.
+/// Reads everything that `check` needs.
 ///
 /// # Errors
 /// If the API server cannot be reached.
@@ -171,8 +171,8 @@ async fn controllers(cluster: &Cluster) -> Read<Vec<ControllerLocation>> {
         .map_err(|failure| failure.to_string())
 }
 
-/// The actors' queues as their brokers report them. Without the operator's settings, no broker is known, which another
-/// check reports.
+/// The actors' queues as their brokers report them. Without the operator's settings, no broker is known; another check
+/// reports that.
 async fn queues(
     cluster: &Arc<Cluster>,
     installation: Option<&Installation>,
@@ -227,7 +227,7 @@ async fn watched_namespaces(
         .collect())
 }
 
-/// The content of the Secret with the webhook's certificate.
+/// The contents of the Secret with the webhook's certificate.
 async fn serving_secret(
     cluster: &Cluster,
     deployments: &[OperatorDeployment],
@@ -264,7 +264,7 @@ async fn endpoints(cluster: &Cluster, deployments: &[OperatorDeployment]) -> Rea
     Ok(Some(ready.count()))
 }
 
-/// Reads everything that `check --pre` looks at.
+/// Reads everything that `check --pre` needs.
 ///
 /// # Errors
 /// If the API server cannot be reached.
@@ -293,8 +293,7 @@ fn text(failure: ApiFailure) -> String {
     failure.text
 }
 
-/// Sends an actor through the API server whose pod template takes the sidecar's name (VAL-4), which no rule of the CRD
-/// sees.
+/// Dry-runs an actor whose pod template uses the sidecar's name (VAL-4), which no rule of the CRD detects.
 async fn review(cluster: &Cluster) -> Review {
     let containers = json!([
         {"name": "asya-runtime", "image": "none"},

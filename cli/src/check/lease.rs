@@ -10,25 +10,25 @@ use serde_json::Value;
 use super::gather::Read;
 use crate::cluster::{Cluster, resource};
 
-/// Twice as long as a leader takes from one renewal to the next.
+/// Twice the interval at which a leader renews its Lease.
 const OBSERVED_FOR: Duration = Duration::from_secs(4);
-/// The leader's clock may be ahead of this computer's by that much without being noticed.
+/// How far the leader's clock may be ahead of this computer's without being noticed.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
-/// `leaseDurationSeconds` where it is absent.
+/// The value of an absent `leaseDurationSeconds`.
 const DEFAULT_DURATION: i64 = 10;
 
 /// A Lease as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedLease {
     pub spec: Value,
-    /// Time on this computer's clock.
+    /// When it was read, by this computer's clock.
     pub read_at: Timestamp,
-    /// Whether a later reading had another renewal: clocks do not matter then.
+    /// Whether a later read has shown another renewal; if so, clocks do not matter.
     pub is_renewed: bool,
 }
 
 impl ObservedLease {
-    /// The replica that holds it, if one does.
+    /// The replica that holds it, if there is one.
     pub fn holder(&self) -> Option<&str> {
         let holder = self.spec["holderIdentity"].as_str();
         holder.filter(|it| !it.is_empty())
@@ -38,7 +38,7 @@ impl ObservedLease {
         self.spec["renewTime"].as_str()?.parse().ok()
     }
 
-    /// Whether its last renewal is as recent as it must be, if both clocks are right.
+    /// Whether its last renewal is recent enough, assuming that both clocks are right.
     pub fn looks_held(&self) -> bool {
         let duration = self.spec["leaseDurationSeconds"].as_i64();
         let duration = SignedDuration::from_secs(duration.unwrap_or(DEFAULT_DURATION));
@@ -70,7 +70,7 @@ pub async fn is_renewed(
     if lease.holder().is_none() || lease.renewed().is_none() || lease.looks_held() {
         return false;
     }
-    // Time is left for the rest.
+    // Leaves time for the other requests.
     tokio::time::sleep(OBSERVED_FOR.min(timeout / 3)).await;
     let later = read(cluster).await;
     matches!(later, Ok(Some(later)) if later.holder().is_some() && later.renewed() != lease.renewed())

@@ -1,4 +1,4 @@
-//! `check`: whether the installation works. `check --pre`: whether there can be one.
+//! `check`: whether the installation works. `check --pre`: whether the operator can be installed.
 
 mod decide;
 mod gather;
@@ -15,8 +15,8 @@ use crate::args::CheckArgs;
 use crate::cluster::Connection;
 use crate::output;
 
-/// Checks the installation. Exit code 1: there are findings, with `--strict` also if all of them are
-/// warnings; 2: a part could not be checked, and the rest is fine.
+/// Checks the installation. Exit code 1: there are findings, with `--strict` also if all of them are warnings; 2: a
+/// part could not be checked, and the rest is fine.
 ///
 /// # Errors
 /// If the API server cannot be reached.

@@ -1,5 +1,5 @@
-//! Permissions that the operator's programs need in every installation. The chart grants them, and more where values
-//! ask for it.
+//! Permissions that the operator's programs need in every installation. The chart grants them, and more if its values
+//! require it.
 
 use asya_shared::admission::{injector_name, owner_role_name, validator_name};
 use asya_shared::names::LEASE;
@@ -27,18 +27,18 @@ const fn rule(
     }
 }
 
-/// The flag that names the release, from which the names of the webhook configurations follow.
+/// The flag that names the release, from which the names of the webhook configurations are derived.
 const WEBHOOK_RULES: &str = "--webhook-rules=";
 
 const READ: &[&str] = &["list", "watch"];
 const MANAGE: &[&str] = &["list", "watch", "create", "patch", "delete"];
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Of the controller, in the namespaces of actors.
+/// Of the controller, in the actors' namespaces.
 const IN_NAMESPACES: [RoleRule; 10] = [
     rule("asya.sh", "asyncactors", &["list", "watch", "patch"]),
     rule("asya.sh", "asyncactors/status", &["patch"]),
-    // Some API servers ask for it where an owner reference, as those of children, has blockOwnerDeletion.
+    // Some API servers require it to set an owner reference with `blockOwnerDeletion`, as children have.
     rule("asya.sh", "asyncactors/finalizers", &["update"]),
     rule("apps", "deployments", MANAGE),
     rule("apps", "statefulsets", MANAGE),
@@ -49,7 +49,7 @@ const IN_NAMESPACES: [RoleRule; 10] = [
     rule("autoscaling", "horizontalpodautoscalers", READ),
 ];
 
-/// Of the controller, in the namespaces of actors, if the webhook is installed.
+/// Of the controller, in the actors' namespaces, if the webhook is installed.
 const FOR_BINDINGS: [RoleRule; 2] = [
     rule("", "pods", &["create"]),
     rule("policy", "poddisruptionbudgets", READ),
@@ -68,8 +68,8 @@ const FOR_WEBHOOK: [RoleRule; 2] = [
     rule(ADMISSION, "validatingwebhookconfigurations", READ),
 ];
 
-/// Of the controller, for the webhook configurations. Some API servers let only those change an object's owner who may
-/// delete it.
+/// Of the controller, for the webhook configurations. Some API servers let only clients that may delete an object
+/// change its owner.
 const WRITE_CONFIGURATION: &[&str] = &["create", "patch", "delete"];
 const WRITE_OWNER: &[&str] = &["list", "watch", "patch", "delete"];
 
@@ -87,8 +87,7 @@ pub struct Needed {
     pub name: Option<String>,
 }
 
-/// Permissions that the programs of these Deployments need. `watched` are the namespaces of actors: all of them if
-/// there are none.
+/// Permissions that the programs of these Deployments need. `watched` are the actors' namespaces; if it is empty, all.
 pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]) -> Vec<Needed> {
     let mut all = Vec::new();
     let webhook = installation::webhook(deployments);
@@ -129,7 +128,7 @@ pub fn needed(deployments: &[OperatorDeployment], home: &str, watched: &[String]
     all
 }
 
-/// Cluster-wide objects that are named after the release, and what the controller does with them.
+/// Cluster-wide objects that are named after the release, and what the controller does to them.
 fn named_after(release: &str) -> [(RoleRule, String); 3] {
     let clusterroles = "clusterroles";
     let mutating = "mutatingwebhookconfigurations";
@@ -190,7 +189,7 @@ mod tests {
         of_it.map(|it| it.namespace.clone()).collect()
     }
 
-    /// The verbs of a resource that the controller needs, and the name that they are limited to.
+    /// The verbs on a resource that the controller needs, and the name that they are limited to.
     fn verbs<'a>(all: &'a [Needed], resource: &str, name: Option<&str>) -> Vec<&'a str> {
         let of_it = all
             .iter()

@@ -1,9 +1,9 @@
-//! The checks as a list, each finding with its fix.
+//! The checks as a list, with a fix for each finding.
 
 use super::decide::{Check, CheckResult};
 use crate::output::{Paint, Table, paint};
 
-/// A line per check, and what to do below each finding.
+/// A line per check, with the fix below each finding.
 pub fn text(checks: &[Check], width: Option<usize>) -> String {
     let mut table = Table::new(&["RESULT", "CHECK", "DETAIL"]);
     for check in checks {

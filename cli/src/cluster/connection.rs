@@ -10,19 +10,19 @@ use super::{Cluster, failure, kubeconfig, proxy};
 use crate::answer::Failure;
 use crate::args::ConnectionArgs;
 
-/// How to reach the cluster, which is done only by commands that need it.
+/// How to reach the cluster. Only commands that need it connect.
 pub struct Connection {
     args: ConnectionArgs,
-    /// The cluster for requests, once it is open: each client would run the user's credential plugin again.
+    /// The client for requests, reused once created: each new client would run the user's credential plugin again.
     requests: OnceLock<Cluster>,
 }
 
-/// What a connection to the API server carries.
+/// What a connection to the API server is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
-    /// Answers, which must begin and go on within the timeout.
+    /// Responses, which must begin and continue within the timeout.
     Requests,
-    /// Also streams, which may be silent for any time.
+    /// Also streams, which may be idle for any length of time.
     Streams,
 }
 
@@ -38,18 +38,18 @@ impl Connection {
         &self.args
     }
 
-    /// `--namespace`, for what needs no cluster.
+    /// The value of `--namespace`, for commands that need no cluster.
     pub fn namespace(&self) -> Option<&str> {
         self.args.namespace.as_deref()
     }
 
-    /// `--operator-namespace`.
+    /// The value of `--operator-namespace`.
     pub fn operator_namespace(&self) -> &str {
         &self.args.operator_namespace
     }
 
     /// Reads the kubeconfig, and runs its credential plugin, which may wait for the user; sends no request. Later calls
-    /// return the same.
+    /// return the same cluster.
     ///
     /// # Errors
     /// If there is no usable kubeconfig.
@@ -61,8 +61,8 @@ impl Connection {
         Ok(self.requests.get_or_init(|| cluster).clone())
     }
 
-    /// Like [`Connection::open`], for streams: a watch is silent while nothing changes, and a port-forward while the
-    /// user is asked. The caller limits the time of all other requests.
+    /// Like [`Connection::open`], for streams: a watch is idle while nothing changes, and a port-forward while the user
+    /// is asked. The caller must limit the time of all other requests.
     ///
     /// # Errors
     /// If there is no usable kubeconfig.
@@ -77,10 +77,10 @@ impl Connection {
             Traffic::Requests => Some(args.timeout),
             Traffic::Streams => None,
         };
-        // The time for an answer begins with its request: before, the connection may have been idle while the user was
+        // The timeout of a response starts with its request, since the connection may have been idle while the user was
         // asked.
         config.reset_reader_on_write = true;
-        // A user who waits sees the error immediately, and repeats the command if it is worth it.
+        // A waiting user should see the error at once, and can repeat the command if it is worth it.
         config.default_retry = false;
         let server = config.cluster_url.to_string();
         let namespace = config.default_namespace.clone();
@@ -151,7 +151,7 @@ clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
         assert!(connection.open_for_streams().await.is_err());
     }
 
-    /// An API server that has sent the first half of a body, `he`.
+    /// An API server that has sent only the first half of a body, `he`.
     async fn half_answered(traffic: Traffic) -> (TcpStream, http::Response<Body>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -173,14 +173,14 @@ clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
         (stream, response.unwrap())
     }
 
-    /// Ends when all tasks wait for the server or the clock.
+    /// Returns once all tasks wait for the server or the clock.
     async fn all_waiting() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// A prompt may wait for hours, and a port-forward to a broker be silent meanwhile.
+    /// A prompt may wait for hours, and meanwhile a port-forward to a broker may be idle.
     #[tokio::test]
     async fn only_a_connection_for_streams_may_be_silent_for_longer_than_the_timeout() {
         for traffic in [Traffic::Streams, Traffic::Requests] {

@@ -1,4 +1,4 @@
-//! Writes that the API server, its webhooks, policies and quotas check, and that are not stored.
+//! Dry-run writes: checked by the API server, its webhooks, policies and quotas, but not stored.
 
 use asya_shared::key::Key;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -12,7 +12,7 @@ const DRY_RUN: PostParams = PostParams {
 };
 
 impl Cluster {
-    /// The object as it would be created.
+    /// Returns the object as it would be created.
     pub async fn dry_run_create(
         &self,
         kind: &ApiResource,
@@ -27,7 +27,7 @@ impl Cluster {
         self.checked("create", kind, namespace, created)
     }
 
-    /// The object as it would be in place of the stored one.
+    /// Returns the object as it would replace the stored one.
     pub async fn dry_run_replace(
         &self,
         kind: &ApiResource,
@@ -40,7 +40,7 @@ impl Cluster {
         self.checked("replace", kind, &key.namespace, replaced)
     }
 
-    /// The object as it would be after a server-side apply of these fields.
+    /// Returns the object as it would be after a server-side apply of these fields.
     pub async fn dry_run_apply(
         &self,
         kind: &ApiResource,

@@ -1,4 +1,4 @@
-//! Failed requests as one line that says what to do.
+//! Failed requests, as one line that says what to do.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,14 +15,14 @@ pub struct ApiFailure {
     pub text: String,
     /// Problems of the object itself, if the API server rejects the request because of them.
     pub rejection: Option<String>,
-    /// Another client has written the object in the meantime: read it again and retry.
+    /// Another client has written the object meanwhile: read it again and retry.
     pub is_conflict: bool,
-    /// The API server knows the user and refuses the request.
+    /// The API server knows the user, but refuses the request.
     pub is_forbidden: bool,
 }
 
 impl ApiFailure {
-    /// `action` says what was tried, for example `list pods in namespace models`.
+    /// `action` is what was attempted, such as `list pods in namespace models`.
     pub fn new(action: &str, server: &str, error: kube::Error) -> Self {
         let rejection = match &error {
             kube::Error::Api(status) if is_rejection(status.code, &status.message) => {
@@ -76,13 +76,13 @@ fn of_response(action: &str, code: u16, message: &str) -> String {
     }
 }
 
-/// Whether the object is missing; where the kind is unknown, the API server names none.
+/// Whether the error is about a missing object; if the kind is unknown, the API server names no object.
 fn names_missing_object(message: &str) -> bool {
     message.ends_with("\" not found")
 }
 
-/// Whether the API server, a webhook, a policy or a quota says this against the object. A webhook that cannot review a
-/// dry run says nothing of the object.
+/// Whether the API server, a webhook, a policy or a quota rejects the object itself. A webhook that cannot review a dry
+/// run says nothing about the object.
 fn is_rejection(code: u16, message: &str) -> bool {
     match code {
         403 => !is_missing_permission(message),
@@ -91,7 +91,7 @@ fn is_rejection(code: u16, message: &str) -> bool {
     }
 }
 
-/// Whether the user lacks a permission. Quotas and policies answer with the same code, and always with a reason.
+/// Whether the user lacks a permission. Quotas and policies respond with the same code, but always with a reason.
 fn is_missing_permission(message: &str) -> bool {
     let has_reason = message.contains(" is forbidden: ") || message.contains("denied");
     let names_permission = message.contains(" cannot ") && message.contains(" resource ");
@@ -104,7 +104,7 @@ impl From<ApiFailure> for Failure {
     }
 }
 
-/// Why a kubeconfig cannot be used. `given`: the one that the user has named.
+/// Why a kubeconfig cannot be used, where `given` is the one that the user has named.
 pub fn unusable(error: &KubeconfigError, given: Option<&Path>) -> Failure {
     let given = given.map_or_else(
         || "kubeconfig".to_owned(),
@@ -135,7 +135,7 @@ pub fn unusable(error: &KubeconfigError, given: Option<&Path>) -> Failure {
     })
 }
 
-/// The cause at the bottom, for example that a connection was refused: those above only say that a request failed.
+/// The innermost cause, such as a refused connection: the outer ones only say that a request failed.
 fn innermost(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -161,7 +161,7 @@ mod tests {
         );
     }
 
-    /// docs/cli.md: an error says what is wrong, and what to do.
+    /// docs/cli.md: an error says what is wrong and what to do.
     #[test]
     fn missing_actor_is_told_from_a_missing_crd() {
         for (message, expected) in [

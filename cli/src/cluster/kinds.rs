@@ -1,4 +1,4 @@
-//! Kinds that are known only when a target names them.
+//! Kinds that are known only at runtime, because a target names them.
 
 use asya_shared::resolve::GroupKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
@@ -8,8 +8,8 @@ use kube::core::GroupVersionKind;
 use super::{ApiFailure, Cluster};
 
 impl Cluster {
-    /// The resource of a namespaced kind, in the group's preferred version if that has it; `None` if the API server
-    /// does not know the kind.
+    /// The resource of a namespaced kind, in the group's preferred version if that version has it; `None` if the API
+    /// server does not know the kind.
     pub async fn kind(&self, kind: GroupKind<'_>) -> Result<Option<ApiResource>, ApiFailure> {
         let found = self.find_kind(kind).await;
         found.map_err(|error| ApiFailure::new(&format!("look up {kind}"), &self.server, error))
@@ -35,7 +35,7 @@ impl Cluster {
     }
 }
 
-/// The versions of a group, the preferred one first.
+/// The versions of a group, with the preferred one first.
 fn versions(group: APIGroup) -> Vec<String> {
     let preferred = group.preferred_version.map(|it| it.version);
     let mut versions: Vec<_> = group.versions.into_iter().map(|it| it.version).collect();

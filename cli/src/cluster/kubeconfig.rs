@@ -1,11 +1,11 @@
-//! Reads the user's kubeconfig as kubectl does.
+//! Reads the user's kubeconfig like kubectl.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use kube::config::{Kubeconfig, KubeconfigError};
 
-/// The file that `--kubeconfig` names; otherwise all that `KUBECONFIG` names, or the one in the home folder.
+/// Reads the file of `--kubeconfig`, or else those of `KUBECONFIG`, or else the one in the home folder.
 ///
 /// # Errors
 /// If there is none, or one cannot be read.
@@ -22,7 +22,7 @@ pub fn read(given: Option<&Path>) -> Result<Kubeconfig, KubeconfigError> {
     merged(&files)
 }
 
-/// Merges files: the first that has a value wins. Some of them may not exist.
+/// Merges files: for each value, the first file that has it wins. Files may be missing.
 fn merged(files: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
     let mut all: Option<Kubeconfig> = None;
     let mut missing = None;
@@ -48,13 +48,13 @@ fn is_missing(error: &KubeconfigError) -> bool {
     matches!(error, KubeconfigError::ReadConfig(error, _) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// kubectl writes an empty name for none, and merges it as none.
+/// kubectl writes an empty name for no context, and merges it as none.
 fn without_empty_context(mut kubeconfig: Kubeconfig) -> Kubeconfig {
     kubeconfig.current_context = kubeconfig.current_context.filter(|name| !name.is_empty());
     kubeconfig
 }
 
-/// `proxy-url` of the cluster in a context, or in the current one.
+/// The `proxy-url` of a context's cluster; by default, that of the current context.
 pub fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     let name = context.or(kubeconfig.current_context.as_deref())?;
     let mut contexts = kubeconfig.contexts.iter();

@@ -1,4 +1,4 @@
-//! The cluster of the user's kubeconfig, with the user's permissions.
+//! The cluster of the user's kubeconfig, accessed with the user's permissions.
 
 mod connection;
 mod dry_run;
@@ -29,9 +29,9 @@ pub use pods::{has_sidecar, is_ready};
 
 use crate::answer::Failure;
 
-/// Objects per request of a list.
+/// Page size of lists.
 const PAGE: u32 = 500;
-/// Field manager of what users change through this program.
+/// Field manager of changes that users make through this program.
 const MANAGER: &str = "kubectl-asya";
 
 /// A reachable cluster.
@@ -56,7 +56,7 @@ pub struct Permission {
 }
 
 impl Permission {
-    /// `namespace` and `name`: all of them if absent.
+    /// `None` in `namespace` or `name` means all.
     fn attributes(self, namespace: Option<&str>, name: Option<&str>) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -81,13 +81,13 @@ impl fmt::Display for Permission {
     }
 }
 
-/// The resource of a kind that is known when this program is compiled.
+/// The resource of a kind that is known at compile time.
 pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
 impl Cluster {
-    /// All objects of a kind in a namespace, or in all of them.
+    /// All objects of a kind, in one namespace or in all.
     pub async fn list(
         &self,
         kind: &ApiResource,
@@ -96,7 +96,7 @@ impl Cluster {
         self.list_with(kind, namespace, ListParams::default()).await
     }
 
-    /// Those of [`Cluster::list`] that these parameters select.
+    /// Like [`Cluster::list`], with list parameters.
     pub async fn list_with(
         &self,
         kind: &ApiResource,
@@ -133,10 +133,10 @@ impl Cluster {
         found.map(|object| self.value(object)).transpose()
     }
 
-    /// An actor of the chosen namespace.
+    /// An actor in the chosen namespace.
     ///
     /// # Errors
-    /// If it does not exist, naming those that do.
+    /// If it does not exist; the error names those that do.
     pub async fn actor(&self, name: &str) -> Result<Value, Failure> {
         let kind = resource::<AsyncActor>();
         if let Some(actor) = self.get(&kind, Some(&self.namespace), name).await? {
@@ -149,7 +149,7 @@ impl Cluster {
         Err(self.not_found("AsyncActor", &kind, name, &others).await)
     }
 
-    /// The cluster behind a mock.
+    /// A cluster with a mock client.
     #[cfg(test)]
     pub fn of(client: Client) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// A pod of the chosen namespace.
+    /// A pod in the chosen namespace.
     ///
     /// # Errors
     /// If it does not exist.
@@ -173,7 +173,7 @@ impl Cluster {
         }
     }
 
-    /// Applies a merge patch; with `dry_run`, the API server checks it and stores nothing.
+    /// Applies a merge patch; with `dry_run`, the API server only checks it.
     pub async fn patch(
         &self,
         kind: &ApiResource,
@@ -193,7 +193,7 @@ impl Cluster {
             .map_err(|error| self.failure("patch", kind, namespace, error))
     }
 
-    /// Deletes an object if it has this UID and this version.
+    /// Deletes an object if it still has this UID and resource version.
     pub async fn delete(
         &self,
         kind: &ApiResource,
@@ -213,7 +213,7 @@ impl Cluster {
             .map_err(|error| self.failure("delete", kind, namespace, error))
     }
 
-    /// The version of the API server, for example v1.33.2.
+    /// The version of the API server, such as v1.33.2.
     pub async fn version(&self) -> Result<String, ApiFailure> {
         let version = self.client.apiserver_version().await;
         let version =
@@ -221,7 +221,7 @@ impl Cluster {
         Ok(version.git_version)
     }
 
-    /// Whether the user may do this in all namespaces, according to the API server.
+    /// Whether the user may do this in all namespaces.
     pub async fn may(&self, permission: Permission) -> Result<bool, ApiFailure> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
@@ -237,8 +237,8 @@ impl Cluster {
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    /// Whether a `ServiceAccount` of the operator's namespace may do this in a namespace or in all of them, with the
-    /// object of this name or with any.
+    /// Whether a `ServiceAccount` in the operator's namespace may do this, in one namespace or in all, to the object
+    /// with this name or to any.
     pub async fn operator_may(
         &self,
         service_account: &str,
@@ -314,8 +314,8 @@ impl Cluster {
         )
     }
 
-    /// Why there is no such object: the namespace does not exist, or the object is in another one. Without permission
-    /// to see either, others of the namespace are named.
+    /// Why an object is not found: its namespace does not exist, or it is in another one. If the user may see neither,
+    /// names other namespaces.
     async fn not_found(
         &self,
         word: &str,
@@ -350,7 +350,7 @@ impl Cluster {
         ))
     }
 
-    /// That the chosen namespace does not exist; `None` if it does, or cannot be read.
+    /// The failure if the chosen namespace does not exist; `None` if it does, or cannot be read.
     pub async fn missing_namespace(&self) -> Option<Failure> {
         let namespace = &self.namespace;
         let found = self.get(&resource::<Namespace>(), None, namespace).await;
@@ -383,7 +383,8 @@ mod tests {
 
     use super::*;
 
-    /// docs/cli.md: an error says what is wrong. An API server without the CRD answers 404, as for a missing actor.
+    /// docs/cli.md: an error says what is wrong. Without the CRD, the API server responds with 404, as for a missing
+    /// actor.
     #[tokio::test]
     async fn missing_actor_is_told_from_a_cluster_without_actors() {
         let missing = r#"{"status": "Failure", "reason": "NotFound", "code": 404, "message": "\"embed\" not found"}"#;

@@ -1,4 +1,4 @@
-//! Pods: whether they are ready, and connections to them.
+//! Pods: their readiness, logs and metrics, and connections to them.
 
 use asya_shared::names::SIDECAR_CONTAINER;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,17 +9,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{ApiFailure, Cluster};
 
-/// Lines of a log that are read.
+/// Maximum number of log lines to read.
 const LOG_LINES: i64 = 10_000;
 
-/// Whether a pod is ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
 }
 
-/// Whether a pod has the sidecar, as a container or as a native sidecar.
+/// Whether a pod has the sidecar, as a regular container or as a native sidecar.
 pub fn has_sidecar(pod: &Value) -> bool {
     let lists = ["containers", "initContainers"].into_iter();
     let mut containers = lists.flat_map(|list| pod["spec"][list].as_array().into_iter().flatten());
@@ -27,7 +26,7 @@ pub fn has_sidecar(pod: &Value) -> bool {
 }
 
 impl Cluster {
-    /// A connection to a port of a pod.
+    /// Connects to a port of a pod.
     pub async fn port_forward(
         &self,
         namespace: &str,
@@ -44,7 +43,7 @@ impl Cluster {
         })
     }
 
-    /// The last lines of a container's log; with `previous`, those of the run before the last restart.
+    /// The last lines of a container's log; with `previous`, those of its previous run.
     pub async fn log(
         &self,
         namespace: &str,
@@ -66,7 +65,7 @@ impl Cluster {
         })
     }
 
-    /// The metrics that a pod serves on a port, through the API server.
+    /// The metrics that a pod serves on a port, read through the API server.
     pub async fn metrics(
         &self,
         namespace: &str,

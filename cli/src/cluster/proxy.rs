@@ -1,5 +1,5 @@
-//! The proxy that leads to an API server, chosen as kubectl does. kube compares `NO_PROXY` with the proxy instead of
-//! the API server, and knows no loopback addresses.
+//! The proxy for the API server, chosen like kubectl does. kube compares `NO_PROXY` with the proxy instead of the API
+//! server, and does not exempt loopback addresses.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use http::Uri;
 
 use crate::answer::Failure;
 
-/// The proxy for an API server: `proxy-url` of the kubeconfig, or that of the environment, unless it excludes the
-/// server.
+/// The proxy for an API server: the kubeconfig's `proxy-url`, or else that of the environment, unless the environment
+/// excludes the server.
 ///
 /// # Errors
-/// If the proxy's URL is invalid or of an unknown kind. The message lacks it: it may have a password.
+/// If the proxy's URL is invalid or of an unsupported kind. The message omits the URL, which may contain a password.
 pub fn of(
     server: &Uri,
     proxy_url: Option<String>,
@@ -42,7 +42,7 @@ pub fn of(
 fn parsed(name: &str, url: &str) -> Result<Uri, Failure> {
     let url = match url.split_once("://") {
         None => format!("http://{url}"),
-        // kube's proxies of this kind resolve names themselves, which is what the `h` asks for.
+        // kube's proxies of this kind resolve names themselves, which is what the `h` means.
         Some(("socks5h", rest)) => format!("socks5://{rest}"),
         Some(_) => url.to_owned(),
     };
@@ -59,7 +59,7 @@ fn parsed(name: &str, url: &str) -> Result<Uri, Failure> {
     })
 }
 
-/// Whether a server is reached without a proxy: it is on this machine, or an entry of `NO_PROXY` is about it.
+/// Whether a server is reached without a proxy: it is on this machine, or an entry of `NO_PROXY` matches it.
 fn is_direct(server: &Uri, excluded: &str) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     let host = host.to_lowercase();
@@ -75,8 +75,8 @@ fn is_direct(server: &Uri, excluded: &str) -> bool {
     is_local || entries.any(|entry| is_about(&entry, &host, port, address))
 }
 
-/// Whether an entry of `NO_PROXY` is about a host: `*`, an address, a network, or a domain; the latter two with or
-/// without port.
+/// Whether an entry of `NO_PROXY` matches a host. An entry is `*`, a network, an address or a domain; the latter two
+/// may have a port.
 fn is_about(entry: &str, host: &str, port: u16, address: Option<IpAddr>) -> bool {
     if entry == "*" {
         return true;
@@ -85,7 +85,7 @@ fn is_about(entry: &str, host: &str, port: u16, address: Option<IpAddr>) -> bool
         return is_in(address, network, length);
     }
     let (name, named_port) = match entry.rsplit_once(':') {
-        // An address of IPv6 has colons of its own.
+        // An IPv6 address contains colons itself.
         Some((name, named)) if !name.contains(':') || name.ends_with(']') => {
             (name, Some(named.parse::<u16>().ok()))
         }
@@ -99,7 +99,7 @@ fn is_about(entry: &str, host: &str, port: u16, address: Option<IpAddr>) -> bool
     if let Some(address) = address {
         return name.parse() == Ok(address);
     }
-    // `.domain` is about names in a domain, `domain` also about itself.
+    // `.domain` matches only names within a domain, `domain` also the domain itself.
     match name.strip_prefix('.') {
         Some(_) => host.ends_with(name),
         None => host == name || host.ends_with(&format!(".{name}")),
@@ -120,7 +120,7 @@ fn is_in(address: IpAddr, network: &str, length: &str) -> bool {
         _ => return false,
     };
     let host_bits = bits.checked_sub(length);
-    // Of length 0, all bits are the host's.
+    // With a prefix length of 0, all bits belong to the host.
     host_bits.is_some_and(|host_bits| difference.checked_shr(host_bits).unwrap_or(0) == 0)
 }
 
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// docs/cli.md: proxies as with kubectl.
+    /// docs/cli.md: proxies work as with kubectl.
     #[test]
     fn proxy_of_the_kubeconfig_comes_first_and_the_environment_has_one_per_scheme() {
         let https = ("HTTPS_PROXY", PROXY);
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// docs/cli.md: proxies as with kubectl.
+    /// docs/cli.md: proxies work as with kubectl.
     #[test]
     fn what_no_proxy_is_about_is_reached_directly() {
         for (server, excluded, direct) in [

@@ -1,4 +1,4 @@
-//! Transports and actors, by what actors report.
+//! Transports and actors, as reported by the actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub fn transports(observed: &Observed) -> Check {
     }
 }
 
-/// Each transport that actors cannot use, with the number of these actors and the text of one of them.
+/// Each transport that actors cannot use, with the number of these actors and the message of one of them.
 fn failing_transports(actors: &Read<Vec<Value>>) -> Option<String> {
     let mut failing: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for actor in actors.as_deref().unwrap_or_default() {
@@ -95,7 +95,7 @@ pub fn actors(actors: &Read<Vec<Value>>, now: Timestamp) -> Vec<Check> {
     checks
 }
 
-/// Messages without a consumer, and dead letters. A queue that actors share is reported once.
+/// Messages without a consumer, and dead letters. A queue that several actors share is reported once.
 pub fn queues(observed: &Observed) -> Vec<Check> {
     let actors = observed.actors.as_deref().unwrap_or_default();
     let named: BTreeMap<String, &Value> = actors.iter().map(|it| (name_of(it), it)).collect();

@@ -42,7 +42,7 @@ fn controller_in(namespace: &str) -> ControllerLocation {
 
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
 
-/// A Secret with a leaf that was issued this many days ago, for 30 days, and the `caBundle` that trusts it.
+/// A Secret with a leaf certificate that was issued this many days ago for 30 days, and the `caBundle` that trusts it.
 fn certificate(name: &str, days: u32) -> (Data, Value) {
     let ago = Duration::from_hours(24) * days;
     let issued = now() - k8s_openapi::jiff::SignedDuration::try_from(ago).unwrap();
@@ -57,7 +57,7 @@ fn certificate(name: &str, days: u32) -> (Data, Value) {
     (data, json!(bundle))
 }
 
-/// Replaces the certificate and what trusts it.
+/// Replaces the certificate and the bundle that trusts it.
 fn with_certificate(observed: &mut Observed, (data, bundle): (Data, Value)) {
     observed.serving_secret = Ok(Some(data));
     entry(&mut observed.validating_configurations)["clientConfig"]["caBundle"] = bundle.clone();
@@ -72,7 +72,7 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// An actor with a target in namespace models.
+/// An actor with a target in namespace `models`.
 fn bound_actor() -> Value {
     json!({
         "metadata": {"namespace": "models", "name": "embed", "generation": 1},
@@ -248,7 +248,7 @@ fn each_fault_is_found_by_its_id() {
     }
 }
 
-/// The leader makes the entry once the binding is effective.
+/// The leader creates the entry once the binding is in effect.
 #[test]
 fn binding_that_is_not_effective_needs_no_entry() {
     let mut observed = healthy();
@@ -404,7 +404,7 @@ fn failed_dry_run_has_the_fix_of_the_webhooks_reason() {
     );
 }
 
-/// No cluster of the tests is that old: their API server reports the release that it was compiled from.
+/// No test cluster is that old: its API server reports the release that it was compiled from.
 #[test]
 fn too_old_is_judged_by_the_minor_version_alone() {
     for (version, is_old) in [

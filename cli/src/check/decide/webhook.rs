@@ -1,4 +1,4 @@
-//! Whether the API server calls the webhook, and trusts it.
+//! Whether the API server calls the webhook and trusts it.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use crate::check::gather::{Observed, Read, Review};
 use crate::installation::{self, OperatorDeployment};
 use crate::output::since;
 
-/// Ends of the names of all entries of the operator, and of those for pods.
+/// Name suffixes of all webhook entries of the operator, and of those for pods.
 const OURS: &str = ".asya.sh";
 const INJECTION: &str = "inject.asya.sh";
 /// The flag with the names that the certificate must cover.
 const NAMES: &str = "--tls-names=";
-/// A certificate is renewed when a third of its lifetime is left; with less than a sixth left, renewal has failed.
+/// Certificates are renewed when a third of their lifetime is left; if less than a sixth is left, renewal has failed.
 const OVERDUE: i64 = 6;
 
-/// Judges the webhook of an installed operator.
+/// Checks the webhook of an installed operator.
 pub fn checks(observed: &Observed, now: Timestamp) -> Vec<Check> {
     let Ok(deployments) = &observed.deployments else {
         return Vec::new();
@@ -58,7 +58,7 @@ fn endpoints(ready: &Read<Option<usize>>) -> Option<Check> {
     })
 }
 
-/// The certificate in the webhook's Secret, as clients see it that trust the CAs in the webhook configurations.
+/// The certificate in the webhook's Secret, checked as by clients that trust the CAs in the webhook configurations.
 fn certificate(observed: &Observed, webhook: &OperatorDeployment, now: Timestamp) -> Check {
     let subject = "webhook certificate";
     let served = match &observed.serving_secret {
@@ -130,7 +130,7 @@ fn text_of(data: &Data, key: &str) -> String {
     String::from_utf8_lossy(data.get(key).unwrap_or_default()).into_owned()
 }
 
-/// The CAs of all entries of the operator that have some.
+/// The CAs of all entries of the operator.
 fn trusted(configurations: &Read<Vec<Value>>) -> Vec<String> {
     let ours = entries(configurations).filter(|it| has_name(it, |name| name.ends_with(OURS)));
     let bundles = ours.filter_map(|entry| {
@@ -195,7 +195,7 @@ fn reviews(entry: &Value, operation: &str) -> bool {
     })
 }
 
-/// Whether the API server asks the webhook about pods of every namespace with a bound target.
+/// Whether the API server calls the webhook for pods of every namespace with a bound target.
 fn injection(observed: &Observed) -> Check {
     let subject = "webhook injection";
     if let Err(why) = &observed.mutating_configurations {
@@ -225,7 +225,7 @@ fn injection(observed: &Observed) -> Check {
     Check::failed(subject, "InjectorEntryMissing", &detail)
 }
 
-/// Whether the webhook, and not the target's template, gives the target's pods their sidecar.
+/// Whether the target's pods get their sidecar from the webhook rather than from the target's template.
 fn needs_injection(actor: &Value) -> bool {
     let status = actor::status_of(actor);
     let is_resolved =

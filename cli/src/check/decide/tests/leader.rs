@@ -1,4 +1,4 @@
-//! Whether a replica of the controller leads.
+//! Whether a controller replica leads.
 
 use super::*;
 
@@ -38,7 +38,8 @@ fn leader_is_judged_when_its_lease_was_read_and_by_what_it_does() {
     }
 }
 
-/// docs/cli.md: `check` says whether the installation works, which it does with one replica that elects no leader.
+/// docs/cli.md: `check` says whether the installation works, which it does with a single replica and no leader
+/// election.
 #[test]
 fn without_leader_election_no_lease_is_needed() {
     for lease in [Ok(None), healthy().lease] {
