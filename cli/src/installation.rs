@@ -29,12 +29,12 @@ const FACTS_FLAG: &str = "--facts-config-map=";
 /// The flag that names the Secret with the webhook's certificate.
 pub const TLS_SECRET: &str = "--tls-secret=";
 
-/// The configuration that actors are validated against and rendered with.
+/// The configuration by which actors are validated and rendered.
 #[derive(Clone, Debug)]
 pub struct Installation {
     pub transports: TransportsConfig,
     pub settings: Settings,
-    /// Facts that the controller publishes for the webhook; defaults where it could not be read.
+    /// The facts that the controller publishes for the webhook; defaults if they could not be read.
     pub facts: WebhookFacts,
 }
 
@@ -47,15 +47,14 @@ pub struct OperatorDeployment {
     pub variables: BTreeMap<String, String>,
     pub args: Vec<String>,
     pub service_account: String,
-    /// Name of the `ConfigMap` with what the controller rereads while it runs.
+    /// Name of the `ConfigMap` with the settings that the controller rereads at runtime.
     pub config_map: Option<String>,
 }
 
-/// Where the controller of an operator is.
+/// Where an operator's controller is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControllerLocation {
     pub namespace: String,
-    /// Name of the Deployment.
     pub name: String,
 }
 
@@ -80,15 +79,16 @@ impl fmt::Display for ControllerLocation {
 }
 
 impl Installation {
-    /// Parses the variables that the operator is to have.
+    /// Parses the variables that the operator will get.
     ///
     /// # Errors
-    /// If a value is invalid or a key unknown; the operator does not start with it either.
+    /// If a value is invalid or a key unknown; the operator would not start with it either.
     pub fn parse(variables: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
         Self::parse_with(variables, TransportsConfig::parse)
     }
 
-    /// Parses what is known of the variables of the operator's containers, whose release may be a later one.
+    /// Parses those variables of the operator's containers that are known, since the operator may be of a later
+    /// release.
     ///
     /// # Errors
     /// If a value is invalid.
@@ -120,7 +120,7 @@ impl Installation {
         })
     }
 
-    /// These settings, if given; otherwise those of the operator, or a note why they are unknown.
+    /// These settings, if given; otherwise the operator's, or a note why they are unknown.
     pub async fn given_or_read(
         given: Option<Self>,
         cluster: &Cluster,
@@ -178,7 +178,7 @@ pub async fn deployments(cluster: &Cluster) -> Result<Vec<OperatorDeployment>, F
     Ok(all.iter().filter_map(OperatorDeployment::of).collect())
 }
 
-/// The controllers of all operators in the cluster, in order.
+/// The controllers of all operators in the cluster, sorted.
 ///
 /// # Errors
 /// If the user lacks permission to list the Deployments of all namespaces.
@@ -217,7 +217,7 @@ async fn read_facts(cluster: &Cluster, deployment: &OperatorDeployment) -> Optio
 }
 
 impl OperatorDeployment {
-    /// The Deployment, if it is one of the operator's: its container has the transports.
+    /// The Deployment, if it is one of the operator's, as its container's transports show.
     pub fn of(deployment: &Value) -> Option<Self> {
         let spec = &deployment["spec"];
         let pod = &spec["template"]["spec"];
@@ -240,7 +240,7 @@ impl OperatorDeployment {
         })
     }
 
-    /// Name of the `ConfigMap` with the controller's facts, which only the webhook is given.
+    /// Name of the `ConfigMap` with the controller's facts, a flag that only the webhook has.
     pub fn facts_config_map(&self) -> Option<&str> {
         self.flag(FACTS_FLAG)
     }
@@ -250,12 +250,12 @@ impl OperatorDeployment {
         self.args.iter().find_map(|arg| arg.strip_prefix(name))
     }
 
-    /// Whether the replicas elect a leader: without, no program touches the Lease.
+    /// Whether the replicas elect a leader; otherwise, no program uses the Lease.
     pub fn elects_leader(&self) -> bool {
         self.flag(LEADER_ELECTION) != Some("false")
     }
 
-    /// The release, according to the tag of its image; a digest behind it names none.
+    /// The release, from the image's tag; a digest that follows it is ignored.
     pub fn release(&self) -> Option<&str> {
         let named = self.image.split('@').next()?;
         let (_, tag) = named.rsplit_once(':')?;
@@ -268,7 +268,7 @@ pub fn is_operator(pod: &Value) -> bool {
     program(&pod["spec"]).is_some()
 }
 
-/// The container of the operator's program in the spec of a pod, and its variables: it has the transports.
+/// The container of the operator's program in a pod spec, and its variables: the one with the transports.
 fn program(pod: &Value) -> Option<(&Value, BTreeMap<String, String>)> {
     let mut containers = pod["containers"].as_array()?.iter();
     containers.find_map(|container| {
@@ -346,7 +346,7 @@ mod tests {
         );
     }
 
-    /// docs/cli.md: `check` compares releases, and the chart's `image.tag` may have a digest.
+    /// docs/cli.md: `check` compares releases, and the chart's `image.tag` may include a digest.
     #[test]
     fn release_is_the_tag_without_the_digest() {
         let digest = format!("sha256:{}", "9f86d081".repeat(8));
@@ -387,7 +387,7 @@ mod tests {
         assert!(Installation::parse(variables).is_err());
     }
 
-    /// A setting that the operator's programs read and this one does not would make their answers differ.
+    /// A setting that the operator reads and this program ignores would make their answers differ.
     #[test]
     fn all_settings_of_the_operator_are_known() {
         let command = <InstallationFlags as clap::Args>::augment_args(clap::Command::new("test"));

@@ -1,21 +1,21 @@
-//! Ctrl-C while a command does what must not be left half done.
+//! Handles Ctrl-C while a command does something that must not be left half done.
 
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, FutureExt, Shared};
 
 use crate::answer::INTERRUPTED;
 
-/// Whether the user wants the command to end.
+/// Whether the user has pressed Ctrl-C.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Shared<BoxFuture<'static, ()>>);
 
 impl Interrupt {
-    /// Listens from now on: Ctrl-C no longer ends the program by itself, but a second one does, for a broker that does
+    /// Listens from now on: Ctrl-C no longer ends the program by itself. A second Ctrl-C does, in case a broker does
     /// not answer.
     pub fn listen() -> Self {
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
-            // Where there are no signals, none comes.
+            // Without signals, it never comes.
             if tokio::signal::ctrl_c().await.is_ok() {
                 let _ = tell.send(());
                 if tokio::signal::ctrl_c().await.is_ok() {
@@ -30,7 +30,7 @@ impl Interrupt {
         })
     }
 
-    /// Comes when a future ends.
+    /// An interrupt that comes when a future ends.
     pub fn when(ended: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(ended.boxed().shared())
     }
@@ -44,7 +44,7 @@ impl Interrupt {
         self.0.clone().now_or_never().is_some()
     }
 
-    /// Ends when the interrupt comes.
+    /// Resolves when the interrupt comes.
     pub async fn come(&self) {
         self.0.clone().await;
     }
@@ -59,7 +59,7 @@ mod tests {
     #[tokio::test]
     async fn first_ctrl_c_is_noticed_and_does_not_end_the_program() {
         let interrupt = Interrupt::listen();
-        // Begins to listen.
+        // Lets the task begin to listen.
         tokio::task::yield_now().await;
         assert!(!interrupt.has_come());
         let kill = format!("kill -INT {}", std::process::id());

@@ -66,8 +66,8 @@ fn failed(failure: &Failure) -> ExitCode {
     Answer::Unknown.into()
 }
 
-/// Runs a command. `--timeout` limits all of its requests together; where it waits for the user or for messages, each
-/// request alone.
+/// Runs a command. `--timeout` limits all of its requests together; if it waits for the user or for messages, each
+/// request separately.
 async fn run(cli: Cli) -> Result<Report, Failure> {
     let Cli {
         command,
@@ -77,7 +77,7 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
     let waits = command.waits();
     let connection = Connection::new(connection);
     if command.needs_cluster() {
-        // Outside of the time for requests: the user may have to log in.
+        // Not part of the time for requests: the user may have to log in.
         connection.open().await?;
     }
     let command = Box::pin(dispatch(command, connection));

@@ -9,22 +9,22 @@ use serde_json::Value;
 
 use crate::answer::Failure;
 
-/// Larger files are no manifests.
+/// Larger files are not manifests.
 const LARGEST: u64 = 16 << 20;
 
-/// An object of a file.
+/// An object in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// The file, as the user named it.
+    /// The file, as named by the user.
     pub file: String,
     /// Line at which its document begins, from 1.
     pub line: usize,
-    /// Its document from that line on; empty for the items of a list.
+    /// The text of the document from that line on; empty for the items of a list.
     pub text: Arc<str>,
     pub object: Value,
 }
 
-/// A document that is no object of Kubernetes.
+/// A document that is not a Kubernetes object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub file: String,
@@ -33,7 +33,7 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-/// The content of manifest files.
+/// The contents of manifest files.
 #[derive(Debug, Default, PartialEq)]
 pub struct Manifests {
     pub objects: Vec<Manifest>,
@@ -45,7 +45,7 @@ impl Manifest {
         self.object["kind"].as_str().unwrap_or_default()
     }
 
-    /// The group of its apiVersion.
+    /// The group in its `apiVersion`.
     pub fn group(&self) -> &str {
         let version = self.object["apiVersion"].as_str().unwrap_or_default();
         version.split_once('/').map_or("", |(group, _)| group)
@@ -73,7 +73,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Manifests, Failure> {
     Ok(manifests)
 }
 
-/// Nothing at these paths is an `AsyncActor`.
+/// The failure if there is no `AsyncActor` at these paths.
 pub fn without_actors(paths: &[PathBuf]) -> Failure {
     let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
     Failure::new(format!(
@@ -98,7 +98,7 @@ pub fn text_of(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(failed)
 }
 
-/// The manifests at a path: itself, or the files of a folder and its subfolders, in order of name.
+/// The manifest at a path, or those in a folder and its subfolders, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     if !fs::metadata(path).map_err(failed)?.is_dir() {
@@ -162,7 +162,7 @@ impl Manifests {
     }
 }
 
-/// The documents of a YAML stream, each with the number of its first line. Each is parsed by itself, so that one that
+/// The documents of a YAML stream, each with the number of its first line. Each is parsed separately, so that one that
 /// cannot be read does not hide the others.
 fn documents(text: &str) -> Vec<(usize, &str)> {
     let mut documents = Vec::new();
@@ -199,7 +199,7 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
     documents
 }
 
-/// What is wrong with a YAML text and where, in one line: the rest of the message shows the text.
+/// What is wrong with a YAML text, and where, in one line: the rest of the parser's message quotes the text.
 pub fn parse_problem(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();

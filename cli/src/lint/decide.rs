@@ -1,5 +1,5 @@
-//! Decides what is wrong with the actors among manifests: by the schema and the rules of the CRD, by the rules of the
-//! webhook, and by what several actors would share.
+//! Decides what is wrong with the actors among manifests, according to the schema and rules of the CRD, the rules of
+//! the webhook, and what several actors would share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,19 +22,18 @@ use crate::manifests::{Manifest, Manifests};
 
 const VERSION: &str = "asya.sh/v1alpha1";
 
-/// The configuration that actors are checked against.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
     /// The CRD's schema, as kube's evaluator reads it.
     pub schema: &'a Value,
-    /// The installation's settings; without them, what depends on its transports is not checked.
+    /// The installation's settings; without them, checks that depend on its transports are skipped.
     pub installation: Option<&'a Installation>,
-    /// Namespace of actors that name none.
+    /// Namespace of actors that do not name one.
     pub namespace: &'a str,
     pub operator_namespace: &'a str,
 }
 
-/// The actors that were checked, and what is wrong with them.
+/// The actors that were checked, and their findings.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Linted {
     pub actors: Vec<Source>,
@@ -115,7 +114,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Adds what is wrong with this actor alone; returns its spec, if it can be decoded.
+    /// Adds the findings about this actor alone; returns its spec if it can be decoded.
     fn check(
         &self,
         rules: &Rules<'_>,
@@ -148,7 +147,7 @@ impl<'a> Checked<'a> {
         })
     }
 
-    /// Returns whether the actor fits the schema.
+    /// Returns whether the actor conforms to the schema.
     fn check_schema(&self, schema: &Value, findings: &mut Vec<LintFinding>) -> bool {
         let mut found =
             schema::violations(&schema["properties"]["spec"], &self.object["spec"], "spec");
@@ -175,7 +174,7 @@ impl<'a> Checked<'a> {
         found.is_empty()
     }
 
-    /// Adds what breaks a rule of the webhook; returns the texts of these violations.
+    /// Adds violations of the webhook's rules; returns their texts.
     fn check_rules(
         &self,
         rules: &Rules<'_>,
@@ -224,7 +223,7 @@ impl<'a> Checked<'a> {
         checked.errors.iter().map(ToString::to_string).collect()
     }
 
-    /// Adds what breaks a rule of the CRD that the webhook's rules do not have.
+    /// Adds violations of CRD rules that are not also rules of the webhook.
     fn check_cel(&self, schema: &Value, known: &[String], findings: &mut Vec<LintFinding>) {
         let Err(errors) = Validator::new().validate(schema, self.object, None) else {
             return;
@@ -261,7 +260,7 @@ fn split_fix(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The fix of a warning that begins with a value, with the field to set.
+/// The fix of a warning that begins with a value, extended by the field to set.
 fn naming_field(fix: &str, path: &str) -> String {
     match fix.strip_prefix("OnRestart ") {
         Some(effect) => format!("{path}: OnRestart {effect}"),
@@ -293,7 +292,7 @@ fn shared_queues(
     }
 }
 
-/// Actors that bind one object (BIND-45).
+/// Actors that bind the same object (BIND-45).
 fn shared_targets(actors: &[Decoded<'_>], findings: &mut Vec<LintFinding>) {
     let mut bound: HashMap<_, &Decoded<'_>> = HashMap::new();
     for actor in actors {

@@ -33,7 +33,6 @@ pub struct Source {
     pub line: usize,
     /// `namespace/name`; empty for a document that cannot be read.
     pub actor: String,
-    /// The document.
     #[serde(skip)]
     pub text: Arc<str>,
 }
@@ -50,16 +49,16 @@ pub struct LintFinding {
     /// Path of the field; empty for the whole document.
     pub path: String,
     pub severity: Severity,
-    /// A stable id, as `explain` takes it.
+    /// A stable id, as accepted by `explain`.
     pub id: String,
     pub problem: String,
     pub fix: String,
-    /// The page that has more.
+    /// The documentation page with more about it.
     pub page: &'static str,
 }
 
 impl LintFinding {
-    /// A finding with this name in the catalogue, which has the fix if the rule itself names none.
+    /// A finding with this name in the catalogue, which also provides the fix unless the rule itself names one.
     pub fn new(
         source: &Source,
         severity: Severity,
@@ -86,7 +85,7 @@ impl LintFinding {
         }
     }
 
-    /// The line of the message: path and problem.
+    /// The message on one line: path and problem.
     pub fn message(&self) -> String {
         if self.path.is_empty() {
             self.problem.clone()

@@ -1,4 +1,4 @@
-//! Findings as `JUnit` XML: a test case per actor, which fails if there is an error. Warnings go to its output.
+//! Findings as `JUnit` XML: one test case per actor, which fails if there is an error. Warnings go to its output.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -66,7 +66,7 @@ fn case(xml: &mut String, source: &Source, findings: &[&LintFinding]) {
     xml.push_str("    </testcase>\n");
 }
 
-/// XML allows no control characters, not even escaped ones.
+/// XML does not allow control characters, not even escaped ones.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

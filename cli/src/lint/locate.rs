@@ -1,5 +1,5 @@
-//! Finds the line of a field in a document. It reads block style, as people write manifests; of what is written in flow
-//! style, such as `{a: 1}`, it finds the line where that begins.
+//! Finds the line of a field in a document. Supports block style, which people use in manifests; for a field within
+//! flow style, such as `{a: 1}`, finds the line where that begins.
 
 /// The line of the field at `path`, or of its nearest ancestor that has a line; 0 is the first line of the document.
 pub fn line_of(document: &str, path: &str) -> usize {
@@ -25,7 +25,7 @@ enum Segment<'a> {
     Index(usize),
 }
 
-/// `spec.containers[0].name` or `metadata.annotations[asya.sh/paused]`.
+/// Splits a path such as `spec.containers[0].name` or `metadata.annotations[asya.sh/paused]`.
 fn segments(path: &str) -> Vec<Segment<'_>> {
     let mut segments = Vec::new();
     let mut rest = path;
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Where the value of a field or an item begins.
+/// Where the value of a field or item begins.
 #[derive(Default)]
 struct Place {
     /// The line of the field or item; none for the document.
@@ -132,7 +132,7 @@ fn find_item(lines: &[Line<'_>], place: &Place, index: usize) -> Option<Place> {
         .filter(|(_, line)| !line.is_blank())
     {
         let is_item = line.item().is_some();
-        // A list may have the indent of its key.
+        // A list may have the same indent as its key.
         if line.indent < parent || (line.indent == parent && !is_item) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! `lint`: what the API server and the webhook would say of manifests, without either.
+//! `lint`: what the API server and the webhook would say about manifests, without either of them.
 
 mod decide;
 mod finding;

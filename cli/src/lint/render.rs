@@ -1,4 +1,4 @@
-//! Findings as text, one line each in the form that editors and CI systems link to the file.
+//! Findings as text: one line each, in the form that editors and CI systems link to the file.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub fn text(linted: &Linted, width: Option<usize>) -> String {
         let (file, line) = (&finding.file, finding.line);
         let severity = paint(finding.severity.as_str(), colour);
         let id = paint(&finding.id, Paint::Heading);
-        // A document that cannot be read is no actor's.
+        // A document that cannot be read does not belong to an actor.
         let actor = match &*finding.actor {
             "" => String::new(),
             actor => format!(" {actor}"),
@@ -51,7 +51,7 @@ fn indented(text: &mut String, paragraph: &str, width: Option<usize>) {
     }
 }
 
-/// A number with its noun.
+/// A count with its noun.
 pub fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")

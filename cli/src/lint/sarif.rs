@@ -8,7 +8,6 @@ use super::decide::Linted;
 use super::{LintFinding, Severity};
 use crate::catalogue;
 
-/// The whole log.
 pub fn log(linted: &Linted) -> Value {
     let ids: BTreeSet<&str> = linted.findings.iter().map(|it| it.id.as_str()).collect();
     let rules: Vec<Value> = ids.iter().map(|id| rule(id)).collect();

@@ -1,20 +1,20 @@
-//! Checks an object against the structural schema of the CRD, as the API server does before it evaluates rules. Fields
-//! that the schema does not know are violations, as with `kubectl apply`.
+//! Checks an object against the structural schema of the CRD, as the API server does before it evaluates rules. Unknown
+//! fields are violations, as with `kubectl apply`.
 
 use asya_shared::quantity::Quantity;
 use serde_json::Value;
 
-/// Names less alike than this are no misspellings of one another.
+/// Names less similar than this do not count as misspellings of each other.
 const ALIKE: f64 = 0.75;
 
-/// A field that does not fit the schema.
+/// A field that violates the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaViolation {
     pub path: String,
     pub problem: String,
 }
 
-/// Everything in `value` that does not fit.
+/// All violations in `value`.
 pub fn violations(schema: &Value, value: &Value, path: &str) -> Vec<SchemaViolation> {
     let mut found = Vec::new();
     check(schema, value, path, &mut found);
@@ -69,7 +69,7 @@ fn check_field(
     }
 }
 
-/// Whether fields that the schema does not name are dropped by the API server.
+/// Whether the API server drops fields that the schema does not name.
 fn is_closed(schema: &Value) -> bool {
     let keeps_unknown = schema["x-kubernetes-preserve-unknown-fields"] == true;
     schema["properties"].is_object() && !keeps_unknown && schema["additionalProperties"] != true
@@ -130,7 +130,7 @@ fn limit_problem(schema: &Value, value: &Value) -> Option<String> {
             allowed.join(", ")
         ));
     }
-    // The only patterns of the CRD are those of quantities.
+    // The only patterns in the CRD are those of quantities.
     if let (Some(text), true) = (value.as_str(), schema["pattern"].is_string())
         && Quantity::parse(text).is_none()
     {
@@ -217,7 +217,7 @@ mod tests {
         );
     }
 
-    /// What the corpus holds is accepted by a real API server, or rejected by a rule and not by the schema.
+    /// A real API server accepts the objects of the corpus, or rejects them by a rule rather than the schema.
     #[test]
     fn every_accepted_object_of_the_corpus_fits() {
         let schema = asya_crds::evaluable_schema().unwrap();

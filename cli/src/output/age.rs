@@ -1,4 +1,4 @@
-//! Ages, in kubectl's form.
+//! Ages in kubectl's format.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -8,7 +8,7 @@ pub fn age(timestamp: Option<&str>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| since(then, now))
 }
 
-/// The time between two moments, with at most two units and no more precision than it needs.
+/// The time between two moments, in at most two units and only as precise as necessary.
 pub fn since(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -1,12 +1,12 @@
-//! Control characters. Names, messages of Events and conditions, and responses of servers are written by others: their
-//! authors must not be able to control the reader's terminal.
+//! Escapes control characters. Names, messages of Events and conditions, and responses of servers come from other
+//! people, who must not be able to control the user's terminal.
 
 use std::borrow::Cow;
 
 use super::style;
 
-/// A text with its control characters escaped, colours included. Line breaks stay; a tab becomes a space, as its width
-/// depends on where it stands.
+/// Escapes the control characters of a text, colours included. Line breaks are kept; a tab becomes a space, since its
+/// width depends on its position.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_command) && !text.contains('\t') {
         return Cow::Borrowed(text);
@@ -21,7 +21,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// A whole output with every control character escaped that is no line break, tab or colour of this program.
+/// Escapes every control character of a complete output, except line breaks, tabs and this program's colours.
 pub(super) fn without_commands(text: &str) -> Cow<'_, str> {
     if !text.contains(is_command) {
         return Cow::Borrowed(text);
@@ -40,7 +40,7 @@ pub(super) fn without_commands(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// JSON with the control characters escaped that JSON allows in strings: DEL and C1.
+/// Escapes the control characters that JSON allows in strings: DEL and C1.
 pub(super) fn in_json(text: String) -> String {
     if !text.contains(is_command) {
         return text;

@@ -1,4 +1,4 @@
-//! How results are written: tables that fit the terminal, JSON and YAML.
+//! Writes results: tables that fit the terminal, JSON and YAML.
 
 mod age;
 mod escape;
@@ -24,14 +24,14 @@ use crate::answer::{Failure, Report};
 pub enum Format {
     #[default]
     Table,
-    // Help stays short without a text per value.
+    // Values have no help text of their own, which keeps the help short.
     Wide,
     Json,
     Yaml,
 }
 
 impl Format {
-    /// Writes a value as JSON or YAML, or as what `text` makes of it.
+    /// Writes a value as JSON or YAML, or as text with `text`.
     ///
     /// # Errors
     /// If the value cannot be serialised.
@@ -49,7 +49,7 @@ impl Format {
     }
 }
 
-/// Pretty-printed JSON with a final newline.
+/// Pretty-printed JSON with a trailing newline.
 ///
 /// # Errors
 /// If the value cannot be serialised.
@@ -59,7 +59,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, Failure> {
     Ok(escape::in_json(text) + "\n")
 }
 
-/// Columns of the terminal that standard output is; `None` for pipes and files, whose lines are not broken, whatever
+/// Width of standard output, if it is a terminal; `None` for pipes and files, whose lines are never wrapped, whatever
 /// standard error is.
 pub fn terminal_width() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stdout()))
@@ -68,7 +68,7 @@ pub fn terminal_width() -> Option<usize> {
 /// Moves the cursor home and clears the screen.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
-/// Clears the terminal that standard output is.
+/// Clears the terminal of standard output.
 ///
 /// # Errors
 /// If standard output cannot be written.
@@ -76,7 +76,7 @@ pub fn clear_screen() -> io::Result<()> {
     io::stdout().write_all(CLEAR)
 }
 
-/// Prints a report's text to standard output, without colours where it is no terminal, and its notes to standard error.
+/// Prints a report's text to standard output, without colours unless it is a terminal, and its notes to standard error.
 /// Control characters are escaped.
 ///
 /// # Errors
@@ -92,27 +92,27 @@ pub fn print(report: &Report) -> io::Result<()> {
     printed
 }
 
-/// The failure that an error of standard output is: none if a reader has seen enough, such as `head`.
+/// The failure for an error of standard output: none if the reader, such as `head`, has seen enough.
 pub fn failure(error: &io::Error) -> Option<Failure> {
     let is_failure = error.kind() != io::ErrorKind::BrokenPipe;
     is_failure.then(|| Failure::new(format!("standard output: {error}")))
 }
 
-/// Prints a line to standard error, broken at spaces if that is a terminal. Control characters are escaped.
+/// Prints a line to standard error, wrapped at spaces if it is a terminal. Control characters are escaped.
 pub fn print_error(line: &str) {
     let width = columns(terminal_size::terminal_size_of(io::stderr()));
     let mut err = io::stderr().lock();
     for line in wrapped(&escaped(line), width) {
-        // Nobody is left to report to.
+        // There is nowhere left to report to.
         let _ = writeln!(err, "{line}");
     }
 }
 
-/// Writes a question to standard error; the answer follows on its line. Control characters are escaped.
+/// Writes a question to standard error; the answer follows on the same line. Control characters are escaped.
 pub fn ask(question: &str) {
     let mut err = io::stderr().lock();
     let asked = write!(err, "{} [y/N] ", escaped(question));
-    // Nobody is left to report to.
+    // There is nowhere left to report to.
     let _ = asked.and_then(|()| err.flush());
 }
 

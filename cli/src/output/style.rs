@@ -1,5 +1,5 @@
-//! Colours, the only control sequences of an output. They are always written here; `print` drops them where output is
-//! not a terminal.
+//! Colours, the only control sequences of an output. They are always written; `print` drops them unless the output is a
+//! terminal.
 
 use super::escaped;
 
@@ -10,7 +10,6 @@ const RED: &str = "\x1b[31m";
 const BOLD: &str = "\x1b[1m";
 const FAINT: &str = "\x1b[2m";
 
-/// All of them.
 pub(super) const CODES: [&str; 6] = [RESET, GREEN, YELLOW, RED, BOLD, FAINT];
 
 /// The meaning of a colour.
@@ -37,7 +36,7 @@ impl Paint {
     }
 }
 
-/// A text in a colour, with its control characters escaped.
+/// Colours a text and escapes its control characters.
 pub fn paint(text: &str, paint: Paint) -> String {
     let text = escaped(text);
     match paint.code() {

@@ -1,17 +1,16 @@
-//! Tables in the form of `kubectl get`: columns separated by three spaces, and no lines.
+//! Tables in the format of `kubectl get`: columns separated by three spaces, without lines.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::{Paint, escaped, paint, wrapped};
 
 const GAP: usize = 3;
-/// The last column gives way until it is as narrow as this, then the others.
+/// The last column shrinks to this width first, then the others.
 const NARROW_PROSE: usize = 24;
-/// No column is made narrower than this.
+/// Minimum width of a column.
 const NARROWEST: usize = 6;
 
-/// A table. Cells are broken into lines so that it fits the terminal, first those of the last column, which holds prose
-/// if any does.
+/// A table. Cells are wrapped so that it fits the terminal, first those of the last column, which holds any prose.
 pub struct Table {
     headers: Vec<&'static str>,
     rows: Vec<Vec<(String, Paint)>>,
@@ -69,7 +68,7 @@ impl Table {
     }
 }
 
-/// The widths of columns that fit a terminal of `width` columns, if it is not too narrow for all of them.
+/// The column widths that fit into `width`, unless that is too narrow for all columns.
 fn fitted(natural: &[usize], width: usize) -> Vec<usize> {
     let mut widths = natural.to_vec();
     let Some(last) = widths.len().checked_sub(1) else {
@@ -100,7 +99,7 @@ fn render_row(text: &mut String, row: &[(String, Paint)], widths: &[usize], brea
     let height = cells.iter().map(|(lines, ..)| lines.len()).max();
     for at in 0..height.unwrap_or(0).max(1) {
         let mut line = String::new();
-        // Spaces are written before the next text only, so that no line ends in them.
+        // Spaces are written only before the next text, so that no line ends in spaces.
         let mut gap = 0;
         for (lines, colour, width) in &cells {
             let part = lines.get(at).map_or("", String::as_str);

@@ -1,12 +1,12 @@
-//! Breaks texts into lines.
+//! Wraps texts.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Columns by which the rest of a line is indented.
+/// Indent of continuation lines.
 const CONTINUED: usize = 4;
 
-/// Breaks a text at spaces into lines of at most `width` columns, and inside a word that is longer. Line breaks of the
-/// text stay. Without a width, only those break it.
+/// Wraps a text at spaces into lines of at most `width` columns, and breaks longer words. Line breaks of the text are
+/// kept; without a width, they are the only ones.
 pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else {
         return text.lines().map(str::to_owned).collect();
@@ -16,7 +16,7 @@ pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
         .collect()
 }
 
-/// Columns that a text takes: none for its colours.
+/// The number of columns that a text takes up, without its colours.
 fn columns(text: &str) -> usize {
     let mut is_escape = false;
     let mut columns = 0;
@@ -59,8 +59,8 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Breaks a line of a diff: the parts after the first begin with its sign, too, and are indented further, as YAML
-/// continues a text.
+/// Wraps a line of a diff: continuation lines also begin with its sign, and are indented further, like a continued text
+/// in YAML.
 pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
     let (Some(width), Some(sign)) = (width, line.chars().next()) else {
         return vec![line.to_owned()];
@@ -71,7 +71,7 @@ pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
     }
     let indent = text.len() - text.trim_start().len();
     let further = " ".repeat((indent + CONTINUED).min(width / 2));
-    // The first part has the room of the others, and begins further to the left.
+    // The first line has the width of the others, but begins further to the left.
     let parts = wrapped_line(
         &format!("{further}{}", text.trim_start()),
         width.saturating_sub(1),
@@ -85,7 +85,7 @@ pub fn continued(line: &str, width: Option<usize>) -> Vec<String> {
         .collect()
 }
 
-/// Cuts a word into parts of `width` columns and the rest.
+/// Splits a word into parts of `width` columns and the rest.
 fn broken(word: &str, width: usize) -> (Vec<String>, String) {
     let (mut parts, mut rest) = (Vec::new(), String::new());
     if columns(word) <= width {

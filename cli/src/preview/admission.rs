@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::cluster::ApiFailure;
 
-/// The answer to the dry run of an object.
+/// The result of an object's dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Admission {
@@ -19,7 +19,7 @@ pub struct Admission {
 #[serde(rename_all = "camelCase", tag = "answer")]
 pub enum AdmissionVerdict {
     Admitted,
-    /// The pod exceeds a quota that the replaced pod frees.
+    /// The pod exceeds a quota, but fits once the pod that it replaces is gone.
     AdmittedAsReplacement {
         message: String,
     },
@@ -27,7 +27,7 @@ pub enum AdmissionVerdict {
         by: RejectedBy,
         message: String,
     },
-    /// It could not be asked.
+    /// The API server could not be asked.
     Unknown {
         message: String,
     },
@@ -45,7 +45,7 @@ pub enum RejectedBy {
 }
 
 impl RejectedBy {
-    /// Tells from the API server's message.
+    /// Derived from the API server's message.
     pub fn of(message: &str) -> Self {
         let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
         if is_quota_rejection(message) {
@@ -62,7 +62,7 @@ impl RejectedBy {
         }
     }
 
-    /// Its name in the catalogue.
+    /// The name of its catalogue entry.
     pub fn entry(self) -> &'static str {
         match self {
             Self::Quota => "RejectedByQuota",
@@ -73,7 +73,7 @@ impl RejectedBy {
 }
 
 impl AdmissionVerdict {
-    /// The verdict of one dry run.
+    /// The verdict of a dry run.
     pub fn of<T>(result: &Result<T, ApiFailure>) -> Self {
         match result {
             Ok(_) => Self::Admitted,
@@ -100,7 +100,7 @@ impl AdmissionVerdict {
         }
     }
 
-    /// Problems that the API server reports.
+    /// The rejection by the API server, if there is one.
     pub fn rejection(&self) -> Option<(RejectedBy, &str)> {
         match self {
             Self::Rejected { by, message } => Some((*by, message)),

@@ -1,4 +1,4 @@
-//! Preview of the operator's changes to the pods of a target.
+//! Previews the operator's changes to the pods of a target.
 
 use asya_shared::api::{BindingRollout, BindingStrategy, EffectiveBinding};
 use asya_shared::key::Key;
@@ -23,14 +23,14 @@ use super::restart::{Restart, RestartInputs, RestartedWorkload, of_binding, of_t
 use super::standalone::{self, PreviewedActor};
 use crate::resolved_target::{self, Bound, RolledObject, Unresolved, new_pod};
 
-/// Where annotations of a pod template are.
+/// Path of the annotations of a pod template.
 const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 
 /// A target whose pods get the sidecar from the webhook.
 struct PreviewedTarget<'a> {
     found: &'a Bound,
     rollout: BindingRollout,
-    /// A new pod of it, as its controller would create it.
+    /// A new pod of the target, as its controller would create it.
     pod: &'a Value,
 }
 
@@ -151,7 +151,7 @@ impl Online<'_> {
         preview.restart = Some(restart);
     }
 
-    /// Adds the change of a new pod, and why it would not start with the sidecar. Returns that, in short.
+    /// Adds the change of a new pod, and why it would not start with the sidecar; returns the short form of the latter.
     async fn add_new_pod(
         &self,
         preview: &mut Preview,
@@ -177,7 +177,7 @@ impl Online<'_> {
         Some(reason.to_owned())
     }
 
-    /// Whether the operator has annotated the workload already, which it does once (BIND-47).
+    /// Whether the operator has already annotated the workload, which it does only once (BIND-47).
     fn is_managed(&self, found: &Bound) -> bool {
         let known = self
             .existing
@@ -249,7 +249,7 @@ impl Online<'_> {
     }
 }
 
-/// The restart of the workload's pods, none of which has the changed template.
+/// The restart of the workload's pods, none of which has the changed template yet.
 fn restart_by_template(found: &Bound) -> Option<Restart> {
     let states: Vec<_> = found.pods.iter().map(|pod| state(pod, false)).collect();
     let workload = workloads(found)
@@ -258,8 +258,8 @@ fn restart_by_template(found: &Bound) -> Option<Restart> {
     Some(of_template(&workload, &states))
 }
 
-/// The annotations that the operator writes to a target's objects: the name of the actor, for information, and a value
-/// that makes their controllers replace the pods.
+/// The annotations that the operator writes to a target's objects: the actor's name, for information, and a value that
+/// makes their controllers replace the pods.
 fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Change> {
     let workload = &found.target.workload;
     let roll = roll.map(|desired| next_value(desired, found));
@@ -280,7 +280,7 @@ fn annotated(found: &Bound, actor: Option<&str>, roll: Option<&str>) -> Vec<Chan
     changes
 }
 
-/// The next value of the annotation that rolls pods: a retry is numbered, because writing the same value again would
+/// The next value of the annotation that rolls pods. Retries are numbered, because writing the same value again would
 /// change nothing.
 fn next_value(desired: &str, found: &Bound) -> String {
     let retry = |value: &str| match value.strip_prefix(desired)? {
@@ -303,7 +303,7 @@ fn is_named(workload: &ObjectRef) -> bool {
     group == "apps" && ["Deployment", "StatefulSet"].contains(&kind)
 }
 
-/// Where the annotation that rolls pods is on an object, if it is there (ROLL-3).
+/// The path of the annotation that rolls pods on an object, if the rollout uses it (ROLL-3).
 fn roll_path<'a>(roll: &'a RolloutMethod, object: &ObjectRef) -> Option<&'a [&'static str]> {
     match roll {
         RolloutMethod::Annotate(annotated, path) => (annotated == object).then_some(&path[..]),
@@ -326,7 +326,7 @@ fn workloads(found: &Bound) -> Vec<RestartedWorkload> {
     has_template.map(workload).collect()
 }
 
-/// Whether the target has all its desired pods, as far as their number is known.
+/// Whether the target has all its desired pods, if their number is known.
 fn has_all_pods(found: &Bound) -> bool {
     let desired = workloads(found)
         .into_iter()

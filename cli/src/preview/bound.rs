@@ -1,4 +1,4 @@
-//! Pods of a bound target before and after their review, by the webhook's own code.
+//! Pods of a bound target before and after their review, computed by the webhook's own code.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use super::standalone::PreviewedActor;
 use crate::installation::Installation;
 use crate::why::KnownActor;
 
-/// State of the webhook once the operator has resolved the target.
+/// What the webhook knows once the operator has resolved the target.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     pub namespace: &'a str,
     pub operator_namespace: &'a str,
     pub installation: &'a Installation,
-    /// `RayCluster`s of the namespace, if known.
+    /// The namespace's `RayCluster`s, if known.
     pub clusters: Option<&'a IntermediateOwners>,
     /// The actor as it would be stored.
     pub actor: &'a Value,
     /// The actor as it is stored.
     pub existing: Option<&'a Value>,
-    /// The other actors of the namespace.
+    /// Other actors in the namespace.
     pub others: &'a [Value],
     pub target: &'a Target,
-    /// Resources whose limits a quota of the namespace requires.
+    /// Resources for which a quota of the namespace requires limits.
     pub limits: &'a [String],
 }
 
@@ -60,7 +60,7 @@ impl Pods {
     }
 }
 
-/// The actor hash of a pod's annotation.
+/// The actor hash in a pod's annotation.
 fn actor_hash(pod: &Value) -> Option<String> {
     let annotations = &pod["metadata"]["annotations"];
     let hash = annotations[annotation::INJECTED_HASH].as_str()?;
@@ -76,7 +76,7 @@ pub fn is_current(pod: &Value, uid: &str, hash: Option<&str>) -> bool {
 /// Reviews a pod of the target as the webhook does now, and as it would after the change.
 ///
 /// # Errors
-/// If a review fails, which a bug of the webhook would be.
+/// If a review fails, which would be a bug of the webhook.
 pub fn review(inputs: &Inputs<'_>, pod: &Value) -> Result<Pods, String> {
     let knowledge = ReviewContext {
         transports: &inputs.installation.transports,
@@ -100,7 +100,7 @@ fn scripts_hash(installation: &Installation) -> &str {
     installation.facts.scripts.as_deref().unwrap_or_default()
 }
 
-/// The actor once the operator has bound the target, and a dry run has shown that its pods are admitted.
+/// The actor once the operator has bound the target and a dry run has shown that its pods are admitted.
 fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
     let mut actor = inputs.actor.clone();
     actor["metadata"]["namespace"] = json!(inputs.namespace);
@@ -122,7 +122,7 @@ fn in_effect(inputs: &Inputs<'_>) -> Option<Arc<Actor>> {
     KnownActor::from_file(&actor, namespace).actor
 }
 
-/// The operator's fields of the pod template of a workload, with strategy Template.
+/// The operator's fields in a workload's pod template, with strategy Template.
 ///
 /// # Errors
 /// Why pods of the template cannot get the sidecar, and how to fix it.

@@ -1,13 +1,13 @@
-//! Previewed changes, as diffs of YAML.
+//! Previewed changes, as YAML diffs.
 
 use asya_shared::names::annotation;
 use serde::Serialize;
 use serde_json::Value;
 use similar::TextDiff;
 
-/// Lines around a change.
+/// Lines of context around a change.
 const CONTEXT: usize = 3;
-/// Fields that the API server sets, different in every object and every write.
+/// Fields set by the API server, which differ in every object and every write.
 const SERVER_FIELDS: [&str; 6] = [
     "managedFields",
     "resourceVersion",
@@ -31,7 +31,7 @@ pub enum ChangeKind {
     Change,
     /// The webhook adds containers to a pod.
     Inject,
-    /// It is not used any more.
+    /// No longer used.
     Retire,
     Unchanged,
 }
@@ -55,12 +55,12 @@ pub struct Change {
     /// As Kind/name.
     pub object: String,
     pub action: ChangeKind,
-    /// Lines that begin with a space, + or -; empty if nothing changes or the content is not known.
+    /// Lines that begin with a space, + or -; empty if nothing changes or the content is unknown.
     pub diff: String,
 }
 
 impl Change {
-    /// Of an object that exists, or does not exist yet.
+    /// The change of an existing object, or the creation of a new one.
     pub fn of(object: impl Into<String>, before: Option<&Value>, after: &Value) -> Self {
         let old = before.map(normalized);
         let new = normalized(after);
@@ -76,7 +76,7 @@ impl Change {
         }
     }
 
-    /// Of a pod before and after its review.
+    /// The change of a pod by its review.
     pub fn of_pod(object: impl Into<String>, before: &Value, after: &Value) -> Self {
         let mut change = Self::of(object, Some(&shown_pod(before)), &shown_pod(after));
         if change.action == ChangeKind::Change {
@@ -85,7 +85,7 @@ impl Change {
         change
     }
 
-    /// Without a diff.
+    /// A change without a diff.
     pub fn bare(object: impl Into<String>, action: ChangeKind) -> Self {
         Self {
             object: object.into(),
@@ -95,7 +95,7 @@ impl Change {
     }
 }
 
-/// The parts of a pod that its template or the webhook determine; a preview makes up the rest.
+/// The parts of a pod that its template or the webhook determines; the rest is made up by the preview.
 fn shown_pod(pod: &Value) -> Value {
     let mut shown = pod.clone();
     if let Some(metadata) = shown["metadata"].as_object_mut() {
@@ -107,7 +107,7 @@ fn shown_pod(pod: &Value) -> Value {
     shown
 }
 
-/// The object without what the API server sets.
+/// The object without the fields set by the API server.
 pub fn normalized(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -129,7 +129,7 @@ pub fn normalized(object: &Value) -> Value {
     object
 }
 
-/// Removes members that are null, which is the same as absent.
+/// Removes null members, which mean the same as absent ones.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {

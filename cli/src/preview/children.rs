@@ -1,4 +1,4 @@
-//! Dry runs of what the operator would write, and their answers.
+//! Dry runs of the operator's writes, and their results.
 
 use asya_shared::key::Key;
 use asya_shared::probe::{self, QuotaConclusion, Rejection, Replaced, unbound_owner};
@@ -48,8 +48,8 @@ impl Online<'_> {
         }
     }
 
-    /// Adds the change of an object that the operator applies. Returns the object after it, if the API server admits
-    /// that.
+    /// Adds the change of an object that the operator applies. Returns the resulting object if the API server admits
+    /// it.
     pub(super) async fn apply(&self, preview: &mut Preview, child: &Child) -> Option<Value> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let applied = &child.applied;
@@ -95,7 +95,7 @@ impl Online<'_> {
         after.ok()
     }
 
-    /// Dry-runs a pod as the operator's probe does, and adds the answer. Its owner reference names a controller that no
+    /// Dry-runs a pod like the operator's probe, and adds the result. Its owner reference names a controller that no
     /// actor binds, so that the webhook leaves it unchanged.
     pub(super) async fn admit_pod(
         &self,
@@ -112,7 +112,7 @@ impl Online<'_> {
             .dry_run_create(&kind, self.namespace, &pod)
             .await;
         let mut verdict = AdmissionVerdict::of(&first);
-        // A pod that is missing must have room as it is.
+        // While a pod is missing, the quota must have room for one more.
         if complete
             && let Some(message) = verdict.quota_rejection().map(str::to_owned)
             && let Ok(pod) = serde_json::from_value::<Pod>(pod)
@@ -123,7 +123,7 @@ impl Online<'_> {
         verdict
     }
 
-    /// Judges a pod that a quota rejects with `message`, as the operator's probe does (SAFE-7).
+    /// Judges a pod that a quota rejects with `message`, like the operator's probe (SAFE-7).
     async fn judge_quota(&self, pod: &Pod, message: String) -> AdmissionVerdict {
         let mut rejection = Rejection::new(message.clone(), Replaced::Pod);
         loop {
@@ -157,7 +157,7 @@ impl Online<'_> {
         }
     }
 
-    /// An object of the namespace; if it cannot be read, the preview says so.
+    /// An object in the namespace; if it cannot be read, the preview says so.
     pub(super) async fn get(
         &self,
         api: &ApiResource,
@@ -176,15 +176,15 @@ pub fn api(api_version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// A new object as every user who may create it may do so.
+/// The new object without `blockOwnerDeletion`, which not every user who may create the object may set.
 fn for_dry_run(child: &Child) -> Value {
     let mut created = child.created.clone();
     probe::unblock_owners(&mut created);
     created
 }
 
-/// Whether an object that the actor would own alone is another's. With `adopts` (`spec.adoptionPolicy`), one without a
-/// controller is not.
+/// Whether an object that the actor would own alone belongs to someone else. With `adopts` (`spec.adoptionPolicy`), an
+/// object without a controller does not.
 fn is_foreign(existing: &Value, wanted: &Value, adopts: bool) -> bool {
     let Some(ours) = controller_of(wanted) else {
         return false;
@@ -220,7 +220,8 @@ mod tests {
         }
     }
 
-    /// API-9: the operator may set finalizers on actors; users may not, where the API server asks for it.
+    /// API-9: some API servers require permission to set finalizers on the actor, which the operator has and users may
+    /// lack.
     #[test]
     fn dry_run_of_a_new_object_does_not_block_the_deletion_of_its_owner() {
         let owned = |blocks: Value| {

@@ -1,4 +1,4 @@
-//! Cost of a restart.
+//! The cost of a restart.
 
 use serde::Serialize;
 
@@ -13,12 +13,12 @@ pub struct Cost {
     pub replaced: i64,
     /// Pods of a new workload.
     pub started: i64,
-    /// Pods that stay ready meanwhile, at least.
+    /// Minimum number of pods that stay ready meanwhile.
     pub ready: i64,
     pub gpus_per_pod: i64,
     /// GPUs that the pods hold now.
     pub gpus_now: i64,
-    /// GPUs that they hold meanwhile, at most.
+    /// Maximum number of GPUs that they hold meanwhile.
     pub gpus_meanwhile: i64,
 }
 
@@ -39,7 +39,7 @@ pub fn of_restart(restart: &Restart, gpus_per_pod: i64) -> Cost {
     }
 }
 
-/// The cost of a new workload.
+/// The cost of starting a new workload.
 pub fn of_start(pods: i32, gpus_per_pod: i64) -> Cost {
     let started = i64::from(pods);
     Cost {

@@ -1,4 +1,4 @@
-//! The preview of an actor, and what is wrong with it.
+//! The preview of an actor, and its problems.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -15,17 +15,17 @@ use crate::lint::{LintFinding, Linted, Severity};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
-    /// `namespace/name`
+    /// As `namespace/name`.
     pub actor: String,
     pub write: ActorWrite,
     /// Findings of the validation rules, without the API server.
     pub validation: Vec<LintFinding>,
-    /// The API server's answer to the dry run of the actor.
+    /// The result of the actor's dry run.
     pub server: AdmissionVerdict,
     pub changes: Vec<Change>,
     pub restart: Option<Restart>,
     pub cost: Option<Cost>,
-    /// Answers to the dry runs of the objects that would follow.
+    /// Results of the dry runs of the objects that would follow.
     pub admissions: Vec<Admission>,
     /// Problems that would keep the actor from working.
     pub problems: Vec<Problem>,
@@ -43,7 +43,7 @@ pub enum ActorWrite {
     Create,
     Update,
     Unchanged,
-    /// Nothing, or it is not known.
+    /// None, or unknown.
     None,
 }
 
@@ -52,7 +52,7 @@ pub enum ActorWrite {
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "named as in findings of lint")]
 pub struct Problem {
-    /// A stable id, as `explain` takes it.
+    /// A stable id, as accepted by `explain`.
     pub id: String,
     /// The object, as Kind/name.
     pub object: String,
@@ -100,7 +100,7 @@ impl Preview {
         format!("AsyncActor/{name}")
     }
 
-    /// Adds a problem with this name in the catalogue.
+    /// Adds the problem with this name in the catalogue.
     pub fn problem(&mut self, name: &str, object: &str, problem: &str) {
         let entry = catalogue::entry(name);
         self.problems.push(Problem {
@@ -112,12 +112,12 @@ impl Preview {
         });
     }
 
-    /// Adds what could not be determined.
+    /// Adds a gap: something that could not be determined.
     pub fn incomplete(&mut self, why: &str) {
         self.unknown.push(why.to_owned());
     }
 
-    /// Adds the API server's rejection of the actor, unless the rules have found the same.
+    /// Adds the API server's rejection of the actor, unless the rules have found the same problem.
     pub fn reject_actor(&mut self) {
         let Some((by, message)) = self.server.rejection() else {
             return;
@@ -130,7 +130,7 @@ impl Preview {
         }
     }
 
-    /// Adds the answer to the dry run of an object.
+    /// Adds the result of an object's dry run.
     pub fn admission(&mut self, object: &str, verdict: AdmissionVerdict) {
         if let Some((by, message)) = verdict.rejection() {
             let message = message.to_owned();

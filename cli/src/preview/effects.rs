@@ -21,7 +21,7 @@ use super::{cost, queue};
 use crate::cluster::{is_ready, resource};
 
 impl Online<'_> {
-    /// Adds what follows to the preview.
+    /// Adds the effects to the preview.
     pub async fn add_effects(&self, preview: &mut Preview) {
         let Ok(spec) = validate::decode(&self.stored["spec"].to_string()) else {
             return;
@@ -106,7 +106,7 @@ impl Online<'_> {
                 let desired = workload.strategy.desired_replicas;
                 let has_all =
                     desired.is_none_or(|it| usize::try_from(it).is_ok_and(|it| it <= pods.len()));
-                // Otherwise the quota must have room for a new pod beside the old ones.
+                // Otherwise, the quota must have room for a new pod alongside the old ones.
                 let complete = has_all && (workload.strategy.max_unavailable > 0 || !changed);
                 if changed {
                     let restart = of_template(&workload, &pods);
@@ -142,7 +142,7 @@ impl Online<'_> {
     }
 }
 
-/// State of a pod, as far as a restart depends on it.
+/// The state of a pod, as far as a restart depends on it.
 pub fn state(pod: &Value, is_current: bool) -> PodState {
     PodState {
         name: pod["metadata"]["name"]

@@ -11,22 +11,22 @@ use serde_json::Value;
 use crate::cluster::{Cluster, resource};
 use crate::why;
 
-/// Stands for the hash of a script that the operator has not written yet.
+/// Stands in for the hash of a script that the operator has not written yet.
 const UNKNOWN_HASH: &str = "unknown";
 
 /// The namespace of an actor.
 #[derive(Debug, Default)]
 pub struct NamespaceState {
-    /// The other actors.
+    /// Other actors.
     pub others: Vec<Value>,
-    /// Resources whose limits a quota requires.
+    /// Resources for which a quota requires limits.
     pub limits: Vec<String>,
-    /// The runtime script, if an actor of the namespace needed it before.
+    /// The runtime script, if an actor in the namespace has needed it before.
     pub script: Option<Value>,
     pub clusters: Option<IntermediateOwners>,
 }
 
-/// Reads the namespace; what cannot be read counts as absent, and is noted.
+/// Reads the state of the namespace; what cannot be read counts as absent, and is noted.
 pub async fn namespace_state(
     cluster: &Cluster,
     namespace: &str,
@@ -67,8 +67,8 @@ pub async fn namespace_state(
     }
 }
 
-/// The hash of the runtime script in a workload: as it is there, because a preview is about the actor and not about an
-/// upgrade of the operator, else that of the namespace's script.
+/// The hash of the runtime script: the workload's, because a preview is about the actor rather than an upgrade of the
+/// operator, or else that of the namespace's script.
 pub fn runtime_hash(workload: Option<&Value>, script: Option<&Value>) -> String {
     let annotations = workload.and_then(|it| it.pointer("/spec/template/metadata/annotations"));
     let current = annotations.and_then(|it| it[annotation::RUNTIME_HASH].as_str());

@@ -1,5 +1,5 @@
-//! `preview`: what applying actors would do, before they are applied. The API server checks everything as a dry run,
-//! and the operator's and the webhook's own functions say the rest.
+//! `preview`: what applying actors would do. The API server checks everything in dry runs, and the operator's and the
+//! webhook's own functions compute the rest.
 
 mod admission;
 mod binding;
@@ -32,14 +32,14 @@ use crate::lint::{self, Linted, Rules};
 use crate::manifests::{Manifest, Manifests};
 use crate::{manifests, output, values};
 
-/// Where actors that name no namespace go if there is no cluster.
+/// Namespace of actors that name none if there is no cluster.
 const DEFAULT_NAMESPACE: &str = "default";
 /// UID of an actor that is not stored yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// Dry runs of an actor that others write at the same time. An operator that starts an actor writes its status a few
-/// times within a second.
+/// How often to try the dry run of an actor that others write at the same time. When the operator starts an actor, it
+/// writes the actor's status a few times within a second.
 const ATTEMPTS: u32 = 5;
-/// Objects that are named when they are ignored.
+/// How many of the ignored objects are named.
 const MOST_NAMES: usize = 3;
 
 /// Previews the actors of these files. Exit code 1: they would not work; 2: unknown.
@@ -114,7 +114,7 @@ fn default_namespace(connection: &Connection, cluster: Option<&Cluster>) -> Stri
     chosen.unwrap_or(DEFAULT_NAMESPACE).to_owned()
 }
 
-/// Findings outweigh what is unknown, and a document that cannot be read is one.
+/// Findings outweigh unknowns, and a document that cannot be read counts as a finding.
 fn answer(previews: &[Preview], linted: &Linted) -> Answer {
     if linted.findings.iter().any(|it| it.actor.is_empty()) {
         return Answer::Findings;
@@ -124,7 +124,7 @@ fn answer(previews: &[Preview], linted: &Linted) -> Answer {
     worst.unwrap_or(Answer::Fine)
 }
 
-/// What these files hold besides actors: a target, for example, must be in the cluster already.
+/// Names what these files contain besides actors. A target, for example, must already be in the cluster.
 fn ignored(found: &Manifests) -> Option<String> {
     let others: Vec<&Manifest> = found
         .objects
@@ -151,7 +151,7 @@ fn ignored(found: &Manifests) -> Option<String> {
     })
 }
 
-/// The cluster, if it answers.
+/// The cluster, if it is reachable.
 async fn reachable(connection: &Connection) -> Result<Cluster, Failure> {
     let cluster = connection.open().await?;
     cluster.version().await?;
@@ -168,7 +168,7 @@ fn placed(manifest: &Manifest, namespace: &str) -> Value {
     object
 }
 
-/// Adds what the API server and the operator would do.
+/// Adds the effects of the API server and the operator.
 async fn online(
     cluster: &Cluster,
     installation: Option<&Installation>,
@@ -231,8 +231,8 @@ struct ActorDryRun {
 }
 
 impl ActorDryRun {
-    /// Creates or replaces the actor as a dry run. If someone writes the actor meanwhile, as the operator does with its
-    /// status, the dry run starts again from what is stored then, up to [`ATTEMPTS`] times in all.
+    /// Dry-runs the creation or replacement of the actor. If someone writes the actor meanwhile, as the operator does
+    /// with its status, starts again from the new state, up to [`ATTEMPTS`] times in all.
     async fn of(cluster: &Cluster, key: &Key, object: &Value) -> Result<Self, ApiFailure> {
         let Key { namespace, name } = key;
         let kind = resource::<AsyncActor>();
@@ -324,7 +324,7 @@ mod tests {
         Cluster::of(Client::new(tower::service_fn(answer), "n"))
     }
 
-    /// The operator writes the status of an actor at any time.
+    /// The operator may write an actor's status at any time.
     #[tokio::test]
     async fn actor_that_is_written_meanwhile_is_read_again() {
         let object =

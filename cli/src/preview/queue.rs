@@ -1,11 +1,11 @@
-//! Which queues would be created, or not used any more.
+//! Which queues would be created, or no longer used.
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::{QueueNames, Transport};
 
 use super::change::{Change, ChangeKind};
 
-/// The queues of an actor on this transport, compared with the one that its status names.
+/// The actor's queues on this transport, compared with the queue in its status.
 pub fn changes(
     names: &QueueNames,
     transport: &Transport,

@@ -1,4 +1,4 @@
-//! Previews as pages of text: what would restart and what that costs, what is wrong, and then the changes.
+//! Previews as text: what would restart and at what cost, what is wrong, and then the changes.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::restart::Restart;
 use crate::lint::{LintFinding, Severity};
 use crate::output::{Paint, Table, continued, paint, wrapped};
 
-/// Names of pods that a line lists.
+/// Maximum number of pod names on a line.
 const NAMES: usize = 8;
 
 pub fn text(previews: &[Preview], width: Option<usize>) -> String {
@@ -52,7 +52,7 @@ fn page(preview: &Preview, width: Option<usize>) -> String {
     text
 }
 
-/// Problems and gaps.
+/// Adds problems and gaps.
 fn findings(text: &mut String, preview: &Preview, width: Option<usize>) {
     let is_empty = preview.validation.is_empty() && preview.problems.is_empty();
     if !is_empty || !preview.unknown.is_empty() {

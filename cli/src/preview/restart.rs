@@ -7,25 +7,25 @@ use asya_shared::roll::{
 };
 use serde::Serialize;
 
-/// Pods that are replaced.
+/// The pods that are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
     pub by: ReplacedBy,
-    /// Pods that are replaced.
+    /// Number of pods that are replaced.
     pub pods: usize,
-    /// All pods.
+    /// Number of all pods.
     #[serde(rename = "of")]
     pub total: usize,
-    /// Pods beyond the desired number at a time.
+    /// How many pods may exist at a time beyond the desired number.
     pub surge: i32,
-    /// Pods of the desired number that are not ready at a time.
+    /// How many of the desired pods may be unready at a time.
     pub unavailable: i32,
     /// Names of the pods that are replaced.
     pub names: Vec<String>,
-    /// Names in the order of their replacement, where it is fixed.
+    /// Names in the order of replacement, if it is fixed.
     pub order: Vec<String>,
-    /// The rule that decides the order where it is not fixed.
+    /// The rule that determines the order, if it is not fixed.
     pub order_rule: Option<String>,
     pub text: String,
     /// Conditions that must be met first.
@@ -33,13 +33,13 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// Whether an annotation that the operator writes makes a controller replace the pods.
+    /// Whether a controller replaces the pods because of an annotation that the operator writes.
     pub fn is_by_annotation(&self) -> bool {
         self.pods > 0 && matches!(self.by, ReplacedBy::Workload | ReplacedBy::Owner)
     }
 }
 
-/// The component that replaces pods.
+/// Who replaces the pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplacedBy {
@@ -59,7 +59,7 @@ pub enum ReplacedBy {
 pub struct PodState {
     pub name: String,
     pub ready: bool,
-    /// Whether it has what a new pod of the actor would get.
+    /// Whether the pod has what a new pod of the actor would get.
     pub is_current: bool,
 }
 
@@ -211,14 +211,14 @@ fn by_controller(inputs: &RestartInputs<'_>) -> Restart {
     }
 }
 
-/// In which order the workloads' own controllers replace all pods.
+/// The order in which a workload's own controller replaces its pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RolloutOrder {
     /// All are deleted before new ones are created.
     Recreate,
     /// One at a time, highest ordinal first.
     ByOrdinal,
-    /// As the controllers choose.
+    /// The controller chooses.
     Unordered,
 }
 
@@ -242,7 +242,7 @@ impl RolloutOrder {
     }
 }
 
-/// A rollout by the workloads' own controllers replaces all pods.
+/// A rollout in which the workloads' own controllers replace all pods.
 fn rollout(workloads: &[RestartedWorkload], pods: &[PodState]) -> Restart {
     let sum = |part: fn(&UpdateStrategy) -> i32| {
         let parts = workloads.iter().map(|it| part(&it.strategy));

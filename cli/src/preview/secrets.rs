@@ -1,4 +1,4 @@
-//! Secrets that the sidecars of a binding read (SAFE-42).
+//! Secrets that the sidecars of a binding need (SAFE-42).
 
 use asya_shared::transport::required_secrets;
 use k8s_openapi::api::core::v1::Secret;
@@ -10,8 +10,8 @@ use super::standalone::PreviewedActor;
 use crate::cluster::{ApiFailure, resource};
 
 impl Online<'_> {
-    /// Adds the Secrets that the target's namespace lacks: the binding waits for them. One that may not be read counts
-    /// as present, as it does for the operator.
+    /// Adds the Secrets missing from the target's namespace, for which the binding waits. One that may not be read
+    /// counts as present, as it does for the operator.
     pub(super) async fn add_missing_secrets(
         &self,
         preview: &mut Preview,
@@ -36,7 +36,7 @@ impl Online<'_> {
 }
 
 impl Preview {
-    /// Adds a Secret for which the binding waits, and the restart of pods with it.
+    /// Adds a Secret for which the binding, and so the restart of its pods, waits.
     fn wait_for_secret(&mut self, secret: &str, text: &str) {
         self.problem("CredentialsMissing", secret, text);
         if let Some(restart) = &mut self.restart {

@@ -1,4 +1,4 @@
-//! The objects of an actor whose workload the operator creates, as its own code renders them.
+//! The objects of an actor with its own workload, rendered by the operator's code.
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind};
 use asya_shared::config::{QueueNames, Transport};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::installation::Installation;
 
-/// An actor that is previewed, and where its queue is.
+/// An actor to preview, and where its queue is.
 #[derive(Clone, Copy)]
 pub struct PreviewedActor<'a> {
     pub namespace: &'a str,
@@ -33,13 +33,13 @@ pub struct Child {
     pub manager: &'static str,
 }
 
-/// The workload of an actor.
+/// The workload of a standalone actor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnWorkload {
     pub kind: WorkloadKind,
     pub service_account: Option<Child>,
     pub workload: Child,
-    /// Pods that a new workload starts with.
+    /// Initial number of pods of a new workload.
     pub replicas: i32,
 }
 
@@ -63,7 +63,7 @@ impl Child {
     }
 }
 
-/// The workload of an actor, with this hash of the runtime script.
+/// The actor's workload, with this hash of the runtime script.
 pub fn own_workload(
     subject: &PreviewedActor<'_>,
     template: &Workload,
@@ -141,8 +141,8 @@ pub fn scaling(
         .collect())
 }
 
-/// A pod of the workload, for a dry run. A service account that the operator creates first is left out, because pods of
-/// an account that does not exist are rejected.
+/// A pod of the workload, for a dry run. Omits a service account that the operator has yet to create, since the API
+/// server rejects pods of an account that does not exist.
 pub fn pod(own: &OwnWorkload) -> Option<Value> {
     let claims = own.workload.created.pointer("/spec/volumeClaimTemplates");
     let metadata = ProbeMetadata {

@@ -1,4 +1,4 @@
-//! Access to an actor's queues: their names, the broker's address, and credentials.
+//! Access to an actor's queues: their names, the broker's address, and the credentials.
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::{RabbitmqConfig, SqsConfig, Transport, TransportKind};
@@ -18,9 +18,9 @@ use crate::cluster::Cluster;
 use crate::installation::Installation;
 
 const DEFAULT_USER: &str = "guest";
-/// Where the limit of deliveries is not known, what was delivered before might not be delivered again.
+/// If the delivery limit is unknown, a message that was delivered before might not be delivered again.
 const UNKNOWN_LIMIT: u64 = 1;
-/// The limit of a quorum queue of RabbitMQ 4.0 and later that has no other.
+/// The default limit of quorum queues since RabbitMQ 4.0.
 const DEFAULT_LIMIT: u64 = 20;
 
 /// Names of an actor's queues, and of those where its messages end.
@@ -39,7 +39,7 @@ pub struct Names {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetters {
     pub queue: String,
-    /// Whether other actors use it, too.
+    /// Whether it is shared with other actors.
     pub shared: bool,
 }
 
@@ -57,21 +57,21 @@ pub enum BrokerEndpoint {
     Sqs(Account),
 }
 
-/// Everything that is known about an actor's queues.
+/// Everything known about an actor's queues.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub names: Names,
     pub server: BrokerEndpoint,
-    /// How many deliveries the queue allows, where that is configured.
+    /// The delivery limit of the queue, if it is configured.
     pub limit: Option<u64>,
     pub notes: Vec<String>,
 }
 
-/// Finds out how to reach the queues of an actor. Flags come before what the operator is configured with.
+/// Determines how to reach an actor's queues. Flags take precedence over the operator's configuration.
 ///
 /// # Errors
-/// If the actor's state forbids this use of its queues, for example because they are another actor's, or if the address
-/// is not known, or the user lacks permission to read the credentials, and no flag replaces them.
+/// If the actor's state forbids this use of its queues, for example because they belong to another actor; or if the
+/// address is unknown, or the user may not read the credentials, and no flag replaces them.
 pub async fn access(
     cluster: &Cluster,
     name: &str,
@@ -122,8 +122,8 @@ pub async fn access(
     })
 }
 
-/// After how many deliveries the broker dead-letters or drops a message; `None` if never. `kind` is the transport's
-/// configuration, if it is known.
+/// The number of deliveries after which the broker dead-letters or drops a message; `None` if it never does. `kind` is
+/// the transport's configuration, if known.
 fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
     match kind {
         Some(TransportKind::Rabbitmq(config)) if config.queues.dlq.enabled => {
@@ -135,10 +135,10 @@ fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
     }
 }
 
-/// The broker of a transport, as the operator is configured.
+/// The broker of a transport, from the operator's configuration.
 ///
 /// # Errors
-/// If the user lacks permission to read its credentials.
+/// If the user may not read its credentials.
 pub async fn server(
     secrets: &Secrets<'_>,
     transport: &Transport,
@@ -156,15 +156,15 @@ async fn configured(cluster: &Cluster, transport: &str) -> Result<Transport, Fai
     found.cloned().map_err(|why| Failure::new(why.to_string()))
 }
 
-/// The names that the actor's status has; where it has none, those that follow from the configuration. The dead letter
-/// queue is the configured one: the status also keeps the names of former ones (QUE-14).
+/// The names in the actor's status, or else those that follow from the configuration. The dead letter queue is the
+/// configured one, since the status also keeps the names of former ones (QUE-14).
 pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Transport>) -> Names {
     let reported = status_of(actor).queue;
     let transport_name = actor["spec"]["transport"].as_str().unwrap_or_default();
     let Some(transport) = transport else {
         let queue = reported.as_ref().map(|it| it.name.clone());
         let queue = queue.unwrap_or_else(|| format!("asya-{name}"));
-        // The names of the end actors' queues differ from it in the actor only.
+        // The names of the end actors' queues differ from it only in the actor.
         let stem = queue.strip_suffix(name).unwrap_or("asya-");
         let sibling = |end: &str| format!("{stem}{end}");
         return Names {
@@ -195,8 +195,8 @@ pub fn names(namespace: &str, name: &str, actor: &Value, transport: Option<&Tran
     }
 }
 
-/// One of the dead letter queues that belong, or belonged, to this queue alone: if there are several, the one with
-/// RabbitMQ's default name, because their order means nothing.
+/// A dead letter queue that belongs, or belonged, to this queue alone. If there are several, the one with RabbitMQ's
+/// default name, because their order means nothing.
 fn recorded_dead_letters(queue: &QueueStatus) -> Option<DeadLetters> {
     let usual = format!("{}-dlq", queue.name);
     let all = &queue.dead_letters;
@@ -207,7 +207,7 @@ fn recorded_dead_letters(queue: &QueueStatus) -> Option<DeadLetters> {
     })
 }
 
-/// Says that the dead letter queue is one that the status records, and may be a former one.
+/// A note that the dead letter queue comes from the status, and may be a former one.
 fn note_of_recorded(
     names: &Names,
     actor: &Value,
@@ -234,7 +234,7 @@ fn note_of_recorded(
     }
 }
 
-/// Says that the names follow from the configuration alone, so that the queues may be another actor's.
+/// A note that the names follow from the configuration alone, so that the queues may belong to another actor.
 fn note_of_unconfirmed(names: &Names, actor: &Value) -> Option<String> {
     (!has_confirmed_queue(actor)).then(|| {
         format!(
@@ -421,7 +421,7 @@ mod tests {
         }
     }
 
-    /// Reaches a broker by flags alone: the API server has nothing.
+    /// Accesses a broker by flags alone: the API server has no objects.
     async fn by_flags(actor: &Value) -> Result<Access, Failure> {
         let answer = |_: Request<Body>| {
             let status =
@@ -462,7 +462,7 @@ mod tests {
         assert!(by_flags(&unreadable).await.is_err());
     }
 
-    /// QUE-3: messages are shown all the same.
+    /// QUE-3: messages are shown nevertheless.
     #[tokio::test]
     async fn queue_that_the_operator_has_not_confirmed_is_said_to_be_perhaps_anothers() {
         let note = "the operator has not confirmed yet that asya-e is this actor's queue (status.queue); it may be another's";

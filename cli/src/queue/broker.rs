@@ -10,7 +10,7 @@ use crate::interrupt::Interrupt;
 pub struct Size {
     /// Messages that wait for a consumer.
     pub waiting: u64,
-    /// Messages that consumers hold, if the broker reports them.
+    /// Messages held by consumers, if the broker reports them.
     pub processing: Option<u64>,
     /// Consumers, if the broker reports them.
     pub consumers: Option<u64>,
@@ -20,45 +20,45 @@ pub struct Size {
 #[derive(Clone, Debug)]
 pub struct Delivery<H> {
     pub handle: H,
-    /// The broker's name of the message, if it may deliver one again that this program still holds.
+    /// The broker's id of the message, if the broker may redeliver a message that this program still holds.
     pub id: Option<String>,
-    /// How often the queue has delivered it before, where it counts that.
+    /// How often the queue has delivered it before, if the queue counts that.
     pub deliveries: Option<u64>,
-    /// The queue that it was dead-lettered from.
+    /// The queue from which it was dead-lettered.
     pub source: Option<String>,
     pub body: Bytes,
 }
 
-/// What became of a message that was to be moved or removed.
+/// The result of moving or removing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
     Done,
-    /// It was done, but this program may no longer have held the message: the queue may still have it.
+    /// Done, but this program may no longer have held the message, so the queue may still have it.
     Late,
     /// Nothing was done: this program no longer holds the message, and the queue has it.
     Lapsed,
 }
 
-/// What the broker itself has moved.
+/// The result of a move by the broker itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Approximate on SQS.
     pub count: u64,
-    /// Whether the rest was left because of an interrupt.
+    /// Whether an interrupt stopped it early.
     pub interrupted: bool,
 }
 
-/// Why a message is not known to be stored.
+/// Why a message may not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendFailure {
     /// The broker has not stored it.
     Refused(Failure),
-    /// The broker has not answered after it was sent, and may have stored it.
+    /// The broker has not confirmed it after it was sent, and may have stored it.
     Unconfirmed(Failure),
 }
 
 impl SendFailure {
-    /// The failure to move a message between two queues.
+    /// The failure of moving a message between two queues.
     pub fn of_copy(self, from: &str, to: &str) -> Failure {
         match self {
             Self::Refused(why) => why,
@@ -78,7 +78,7 @@ impl From<Failure> for SendFailure {
     }
 }
 
-/// A broker. If the program ends, the broker gives back what it holds.
+/// A broker client. If the program ends, the broker takes back the messages that it holds.
 pub trait QueueClient {
     /// Identifies a delivery.
     type Handle;
@@ -93,21 +93,21 @@ pub trait QueueClient {
         count: usize,
     ) -> Result<Vec<Delivery<Self::Handle>>, Failure>;
 
-    /// Keeps holding messages that the broker would otherwise soon give back. It may have given back some already.
+    /// Keeps holding messages that the broker would soon take back. It may have taken back some already.
     async fn keep(
         &mut self,
         queue: &str,
         held: &mut [Delivery<Self::Handle>],
     ) -> Result<(), Failure>;
 
-    /// Puts messages back to where they were.
+    /// Puts messages back in their place.
     async fn put_back(
         &mut self,
         queue: &str,
         held: Vec<Delivery<Self::Handle>>,
     ) -> Result<(), Failure>;
 
-    /// Moves a message to the end of a queue. It is removed only after the broker has confirmed its copy.
+    /// Moves a message to the end of a queue. It is removed only after the broker has confirmed the copy.
     async fn relocate(
         &mut self,
         from: &str,
@@ -125,8 +125,7 @@ pub trait QueueClient {
     /// Sends a message; returns once the broker has stored it.
     async fn send(&mut self, queue: &str, id: &str, body: Bytes) -> Result<(), SendFailure>;
 
-    /// Lets the broker itself move all dead letters to `queue`, until an interrupt comes; `None` if it has no such
-    /// function.
+    /// Lets the broker itself move all dead letters to `queue`, until interrupted; `None` if it cannot.
     async fn move_all(
         &mut self,
         dlq: &str,
@@ -134,6 +133,6 @@ pub trait QueueClient {
         interrupt: &Interrupt,
     ) -> Result<Option<Moved>, Failure>;
 
-    /// From how many deliveries on the broker dead-letters or drops a message.
+    /// The number of deliveries from which on the broker dead-letters or drops a message.
     fn delivery_limit(&self) -> Option<u64>;
 }

@@ -7,7 +7,7 @@ use crate::why::testing::{
     NAMESPACE, OPERATOR_NAMESPACE, actor, any_pod, installation, plain_pod, specs, webhook,
 };
 
-/// Per spec.
+/// Number of pods per spec.
 const PODS: u64 = 100;
 
 fn target() -> Target {
@@ -41,7 +41,7 @@ fn pods(
     review(&inputs, pod).unwrap()
 }
 
-/// The actor once the operator has bound it, with the hash that its dry run has verified.
+/// The actor once the operator has bound it, with the hash verified by its dry run.
 fn stored(manifest: &Value, limits: &[String]) -> Value {
     let probed = pods(&installation(), (manifest, None), limits, &plain_pod());
     let mut stored = manifest.clone();
@@ -53,7 +53,7 @@ fn stored(manifest: &Value, limits: &[String]) -> Value {
     stored
 }
 
-/// INJ-1: what is shown before the actor is applied is what the webhook patches afterwards.
+/// INJ-1: the preview shows what the webhook patches once the actor is applied.
 #[test]
 fn preview_shows_the_containers_of_the_webhooks_patch() {
     let installation = installation();

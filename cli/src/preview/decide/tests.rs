@@ -43,7 +43,7 @@ fn unknown() -> AdmissionVerdict {
     }
 }
 
-/// Findings outweigh what could not be determined.
+/// Findings outweigh unknowns.
 #[test]
 fn exit_code_follows_from_findings_and_from_what_is_unknown() {
     let valid = actor("embed", &json!({}));

@@ -46,7 +46,7 @@ const OLD: [(&str, bool, bool); 4] = [
     ("phi-2", true, false),
 ];
 
-/// A workload with four pods, and how they are replaced.
+/// A workload with four pods, and their expected replacement.
 struct Case<'a> {
     roll: &'a RolloutMethod,
     kind: &'a str,
