@@ -1,4 +1,4 @@
-//! Reads the object that an actor binds, and what it resolves to.
+//! Reads the object that an actor binds, and resolves it.
 
 use asya_shared::api::WorkloadRef;
 use asya_shared::probe::{self, ProbeMetadata};
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use crate::cluster::{ApiFailure, Cluster, resource};
 
-/// Owners that are followed above a target (RES-4).
+/// How many owners are followed up from a target (RES-4).
 const MAX_OWNERS: usize = 4;
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 #[derive(Clone, Debug)]
 pub struct Bound {
     pub target: Target,
-    /// The objects that the operator annotates to roll pods, and the workloads that this rolls.
+    /// The objects that the operator annotates to roll pods, and the workloads that are rolled as a result.
     pub rolled: Vec<RolledObject>,
     /// The target's pods that are not terminating.
     pub pods: Vec<Value>,
@@ -29,7 +29,7 @@ pub struct Bound {
     pub notes: Vec<String>,
 }
 
-/// An object that the operator annotates to roll pods, or a workload that this rolls.
+/// An object that the operator annotates to roll pods, or a workload that is rolled as a result.
 #[derive(Clone, Debug)]
 pub struct RolledObject {
     pub reference: ObjectRef,
@@ -117,7 +117,7 @@ async fn existing(
     })
 }
 
-/// Those of these objects that exist.
+/// Those of the objects that exist.
 async fn read_all(
     cluster: &Cluster,
     namespace: &str,
@@ -150,7 +150,7 @@ async fn pods(
     Ok(pods)
 }
 
-/// A new pod of the target, as the operator's probe constructs it.
+/// A new pod of the target, constructed like the operator's probe.
 pub fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value> {
     let bodies = || found.rolled.iter().map(|it| &it.body);
     let of_template = metadata
@@ -160,7 +160,7 @@ pub fn new_pod(found: &Bound, metadata: Option<&ProbeMetadata>) -> Option<Value>
         .or_else(|| probe::minimal_pod(metadata?))
 }
 
-/// The objects of these kinds, which the resolver of a target follows down to its workload.
+/// The objects of the kinds that the resolver follows from a target down to its workload.
 async fn dependents(
     cluster: &Cluster,
     namespace: &str,
@@ -180,7 +180,7 @@ async fn dependents(
             }
         };
         for object in &mut objects {
-            // Items of a list do not say what they are.
+            // Items of a list lack apiVersion and kind.
             object["apiVersion"] = json!(api.api_version);
             object["kind"] = json!(api.kind);
         }
@@ -189,7 +189,7 @@ async fn dependents(
     Ok(related)
 }
 
-/// The owners of a target that is a workload itself, nearest first.
+/// The owners of a target that is itself a workload, nearest first.
 async fn owners(
     cluster: &Cluster,
     namespace: &str,
@@ -219,7 +219,7 @@ async fn owners(
     Ok(related)
 }
 
-/// The objects that the operator annotates, and the workloads that this rolls.
+/// The objects that the operator annotates, and the workloads that are rolled as a result.
 fn rolled(target: &Target) -> Vec<ObjectRef> {
     match &target.roll {
         RolloutMethod::AnnotateTemplate(workloads) => workloads.clone(),
@@ -231,7 +231,7 @@ fn rolled(target: &Target) -> Vec<ObjectRef> {
     }
 }
 
-/// Whether a pod that exists, and is not terminating, belongs to a target.
+/// Whether an existing pod that is not terminating belongs to a target.
 fn belongs_to(pod: &Value, expected: &PodMatch) -> bool {
     let metadata = &pod["metadata"];
     let owner = controller_of(pod);

@@ -1,4 +1,4 @@
-//! Values of the operator's chart, as the settings that the chart makes of them.
+//! Values of the operator's chart, turned into the settings that the chart renders from them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn variables(values: &Value) -> BTreeMap<String, String> {
     variables
 }
 
-/// The image of asya-sidecar beside the operator's, whose digest it does not have.
+/// The `asya-sidecar` image next to the operator's. It does not have that image's digest.
 fn sidecar_image(operator: &Value) -> String {
     let folder = operator["repository"].as_str();
     let folder = folder.and_then(|it| it.rsplit_once('/'));
@@ -74,7 +74,7 @@ fn sidecar_image(operator: &Value) -> String {
     format!("{folder}asya-sidecar:{tag}")
 }
 
-/// Transports of both places; of two with the same name, the latter counts as a whole.
+/// Merges the transports of both places; if both have a name, the latter's definition replaces the whole transport.
 fn transports(former: &Value, current: &Value) -> Map<String, Value> {
     let entries = [former, current]
         .into_iter()
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::installation::VARIABLES;
 
-    /// docs/cli.md: `--values` stands for the operator's Deployment, of whose variables it has all.
+    /// docs/cli.md: `--values` takes the place of the operator's Deployment, so it must set all variables.
     #[test]
     fn all_variables_of_the_chart_are_set() {
         let values = json!({
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(names, VARIABLES.map(str::to_owned).into());
     }
 
-    /// docs/cli.md: `preview --values` shows the pods that the operator would make.
+    /// docs/cli.md: `preview --values` shows the pods that the operator would create.
     #[test]
     fn sidecar_image_is_beside_the_operators() {
         let own = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! `--watch`: an answer is printed again after each change of what it is about.
+//! `--watch`: prints an answer again after each change of the objects that it depends on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
@@ -15,11 +15,11 @@ use crate::answer::{Answer, Failure, Report, within};
 use crate::cluster::{Cluster, Connection, resource};
 use crate::output::{self, clear_screen, print, print_error};
 
-/// Several objects often change together: they are answered together.
+/// Changes often come in groups, which are answered together.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long the first answer waits for the watches to begin, after which a newer one replaces it at once.
+/// How long the first answer waits for the watches to start; after that, a newer answer replaces it at once.
 const BEGIN: Duration = Duration::from_secs(1);
-/// Seconds after which a watch is begun again: a connection that is dead is noticed then, not after kube's 5 minutes.
+/// Lifetime of a watch, in seconds. A dead connection is noticed after it, rather than after kube's 5 minutes.
 const RENEWAL: u32 = 60;
 
 /// Objects that the answer depends on.
@@ -76,7 +76,7 @@ enum WatchChange {
 /// closed. Without `watched`, returns it.
 ///
 /// # Errors
-/// If there is no first answer, or standard output cannot be written. Later failures to answer are notes.
+/// If there is no first answer, or standard output cannot be written. Later failures become notes.
 pub async fn run(
     connection: &Connection,
     watched: Option<Vec<Watched>>,
@@ -87,7 +87,7 @@ pub async fn run(
     };
     let timeout = connection.args().timeout;
     let limited = async || within(timeout, answer()).await;
-    // Tells a missing name and missing permissions before the first watch does.
+    // Reports a missing name or permission before the first watch does.
     let first = limited().await?;
     let cluster = connection.open_for_streams().await?;
     let changes = Changes::of(events(&cluster, watched));
@@ -104,7 +104,7 @@ pub async fn run(
 /// Prints the first answer, and another one after each change.
 ///
 /// # Errors
-/// If standard output cannot be written; it has no other end.
+/// If standard output cannot be written; it never ends otherwise.
 async fn repeated(
     first: Report,
     mut changes: Changes<'_>,
@@ -157,7 +157,8 @@ fn events<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, (usize,
                     Ok(Event::Init | Event::InitApply(_)) => None,
                     Ok(Event::InitDone) => Some(WatchChange::Listed),
                     Ok(Event::Apply(_) | Event::Delete(_)) => Some(WatchChange::Changed),
-                    // The API server has dropped the versions since the last event; the objects are listed again.
+                    // The API server has dropped the resource versions since the last event; the objects are listed
+                    // again.
                     Err(Error::WatchError(status)) if status.code == 410 => None,
                     Err(error) => Some(WatchChange::Failed(format!(
                         "cannot watch {plural}: {error}"
@@ -170,13 +171,13 @@ fn events<'a>(cluster: &Cluster, watched: Vec<Watched>) -> BoxStream<'a, (usize,
     stream::select_all(streams).boxed()
 }
 
-/// What watches report.
+/// What the watches report.
 struct Changes<'a> {
-    /// Events, with the number of the watch.
+    /// Events, each with the number of its watch.
     events: BoxStream<'a, (usize, WatchChange)>,
-    /// What watches that fail have reported since they worked.
+    /// What failing watches have reported since they last worked.
     outages: BTreeMap<usize, BTreeSet<String>>,
-    /// Failures that the user has not been told.
+    /// Failures that the user has not seen yet.
     failures: Vec<String>,
 }
 
@@ -189,8 +190,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Waits for a change, and until no more follow immediately; or for a failure that was not told yet. A watch that
-    /// fails is tried again, and each of its failures told once until it works. Returns whether something has changed.
+    /// Waits for a change and then until no more follow at once, or for a failure that was not reported yet. A failing
+    /// watch is retried, and each of its failures reported once until it works. Returns whether something has changed.
     async fn next(&mut self) -> bool {
         let mut is_due = false;
         loop {
@@ -215,21 +216,21 @@ impl<'a> Changes<'a> {
                         }
                     }
                 }
-                // A watch has no end.
+                // A watch never ends.
                 None => std::future::pending().await,
             }
         }
     }
 }
 
-/// The output printed so far.
+/// The output on the screen.
 #[derive(Default)]
 struct Screen {
     last: Option<String>,
 }
 
 impl Screen {
-    /// Prints a report unless it is what was printed last.
+    /// Prints a report unless it equals the last one.
     fn show(&mut self, report: &Report) -> io::Result<()> {
         if self.last.as_ref() == Some(&report.text) {
             return Ok(());

@@ -14,16 +14,16 @@ use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::print_error;
 
-/// Messages that are held at a time.
+/// Maximum number of messages held at a time.
 const BATCH: usize = 10;
-/// How often in a row the broker may deliver only what it has delivered before. Each time hides that again, so another
-/// message comes soon if there is one.
+/// How often in a row the broker may deliver only messages that it has delivered before. Each time hides these again,
+/// so another message comes soon if there is one.
 const MAX_REPEATED: u32 = 10;
 
-/// Between two lines that say how far a command is.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The outcome for dead letters. Each message counts once, however often the broker delivers it.
+/// What happened to the dead letters. Each message counts once, however often the broker delivers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DlqOutcome {
@@ -31,22 +31,22 @@ pub struct DlqOutcome {
     pub done: u64,
     /// Messages of other actors, or of none, in a shared queue.
     pub others: u64,
-    /// Those of `done` that the queue may still have: it took longer than the broker hides messages.
+    /// Those of `done` that may still be in the queue: they took longer than the broker hides messages.
     pub may_remain: u64,
-    /// Whether the rest was left because the user has ended the command.
+    /// Whether the user ended the command early.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
 
-/// The operation on each of an actor's dead letters.
+/// What to do with each of an actor's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadLetterAction {
     Redrive,
     Delete,
 }
 
-/// Moves an actor's dead letters back to its queue: those that are there now, so that a message that fails again is
-/// not moved twice. An interrupt ends that between two messages.
+/// Moves an actor's dead letters back to its queue. Moves only those that are there now, so that a message that fails
+/// again is not moved twice. An interrupt ends this between two messages.
 ///
 /// # Errors
 /// If the broker fails; the text says how many were moved until then.
@@ -74,8 +74,8 @@ pub async fn redrive<B: QueueClient>(
         .await
 }
 
-/// Deletes an actor's dead letters: at most `count`, to which the user has consented, and which may be fewer than
-/// there are by then.
+/// Deletes an actor's dead letters: at most `count`, the number to which the user has consented. There may be fewer by
+/// then.
 ///
 /// # Errors
 /// As [`redrive`].
@@ -88,8 +88,8 @@ pub async fn purge<B: QueueClient>(
     interrupt: &Interrupt,
 ) -> Result<DlqOutcome, Failure> {
     let waiting = count_waiting(broker, dlq).await?;
-    // One by one: to purge the queue would also delete what has arrived since it was counted, and on SQS what others
-    // hold.
+    // One by one: purging the queue would also delete messages that have arrived since the count and, on SQS, messages
+    // that others hold.
     let action = DeadLetterAction::Delete;
     DeadLetterRun::new(broker, names, dlq, max, action)
         .process(waiting.min(count), interrupt)
@@ -106,11 +106,11 @@ async fn count_waiting<B: QueueClient>(broker: &mut B, dlq: &DeadLetters) -> Res
 enum Known {
     /// It is in `others`, at this index.
     Other(usize),
-    /// It was moved or deleted; `late`: it counts among those that may remain.
+    /// Moved or deleted; `late`: counted among those that may remain.
     Settled { late: bool },
 }
 
-/// Says how far a command is, now and then.
+/// Reports the progress of a command from time to time.
 struct Progress {
     next: Instant,
 }
@@ -122,7 +122,7 @@ impl Progress {
         }
     }
 
-    /// What is to be said now, if anything is.
+    /// The progress report to print now, if one is due.
     fn due(&mut self, action: DeadLetterAction, done: u64, seen: u64, all: u64) -> Option<String> {
         let now = Instant::now();
         if now < self.next {
@@ -137,23 +137,23 @@ impl Progress {
     }
 }
 
-/// Dead letters of an actor that are being processed.
+/// A run over an actor's dead letters.
 struct DeadLetterRun<'a, B: QueueClient> {
     broker: &'a mut B,
     names: &'a Names,
     dlq: &'a DeadLetters,
-    /// How many are done at most; `None` for all.
+    /// The maximum number to move or delete; `None` for all.
     max: Option<u64>,
     action: DeadLetterAction,
     done: u64,
     may_remain: u64,
     /// Deletions that the broker may not have processed yet.
     unconfirmed: u64,
-    /// Messages that were taken, and not looked at yet.
+    /// Messages that were taken but not looked at yet.
     in_hand: VecDeque<Delivery<B::Handle>>,
-    /// Messages of others. They are held until the end: put back before, they would come again.
+    /// Messages of others. They are held until the end: if they were put back earlier, they would be delivered again.
     others: Vec<Delivery<B::Handle>>,
-    /// By the broker's id, where it may deliver a message again that is held.
+    /// By the broker's id, if the broker may redeliver a message that is held.
     known: HashMap<String, Known>,
 }
 
@@ -180,7 +180,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         }
     }
 
-    /// Looks at `waiting` dead letters, until the maximum is done or an interrupt comes.
+    /// Processes `waiting` dead letters, until the maximum is done or an interrupt comes.
     async fn process(mut self, waiting: u64, interrupt: &Interrupt) -> Result<DlqOutcome, Failure> {
         let result = self.process_batches(waiting, interrupt).await;
         let outcome = DlqOutcome {
@@ -216,7 +216,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         while !interrupt.has_come()
             && let left @ 1.. = self.left(waiting)
         {
-            // Of messages that come again, as many as possible, so that others are among them.
+            // If messages are redelivered, take as many as possible, so that new ones are among them.
             let wanted = match repeated {
                 0 => usize::try_from(left).unwrap_or(BATCH),
                 _ => BATCH,
@@ -248,12 +248,12 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         Ok(())
     }
 
-    /// Messages that were looked at, each once.
+    /// How many messages were looked at, each counted once.
     fn seen(&self) -> u64 {
         self.done + self.unconfirmed + self.others.len() as u64
     }
 
-    /// How many messages are yet to be looked at, or may yet be done.
+    /// How many messages remain to be looked at, or may still be moved or deleted.
     fn left(&self, waiting: u64) -> u64 {
         let may_be_done = self.max.unwrap_or(u64::MAX) - self.done - self.unconfirmed;
         waiting.saturating_sub(self.seen()).min(may_be_done)
@@ -267,13 +267,13 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
             let known = delivery.id.as_ref().and_then(|id| self.known.get(id));
             match known.copied() {
                 None => self.process_new(delivery).await?,
-                // The receipt of before no longer holds it.
+                // The earlier receipt no longer holds it.
                 Some(Known::Other(at)) => self.others[at] = delivery,
                 Some(Known::Settled { late }) => self.remove_again(delivery, late).await?,
             }
         }
         if self.unconfirmed > 0 {
-            // The answer shows that the broker has processed the deletions.
+            // A response shows that the broker has processed the deletions.
             count_waiting(self.broker, self.dlq).await?;
             self.done += std::mem::take(&mut self.unconfirmed);
         }
@@ -291,7 +291,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
                 }
                 DeadLetterAction::Delete => self.broker.remove(queue, delivery).await?,
             };
-            // It comes again, and is looked at then.
+            // It will be redelivered, and is looked at then.
             if settlement == Settlement::Lapsed {
                 return Ok(());
             }
@@ -310,7 +310,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
         Ok(())
     }
 
-    /// Removes a message that was moved or deleted before, and came again all the same.
+    /// Removes a message that was moved or deleted before, but was redelivered.
     async fn remove_again(
         &mut self,
         delivery: Delivery<B::Handle>,
@@ -330,7 +330,7 @@ impl<'a, B: QueueClient> DeadLetterRun<'a, B> {
 mod tests {
     use super::*;
 
-    /// docs/cli.md: `redrive` and `purge` say how far they are.
+    /// docs/cli.md: `redrive` and `purge` report their progress.
     #[tokio::test(start_paused = true)]
     async fn progress_is_told_every_five_seconds() {
         let mut progress = Progress::new();

@@ -1,4 +1,4 @@
-//! Reaches a broker: through a port-forward if it is a Service of the cluster, otherwise directly.
+//! Reaches a broker: through a port-forward if it is a Service in the cluster, otherwise directly.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::answer::{Failure, within};
 use crate::cluster::{ApiFailure, Cluster, is_ready, resource};
 
-/// A listener on the loopback address whose connections lead to a pod. Dropping it ends them.
+/// A listener on the loopback address whose connections lead to a pod. Dropping it closes them.
 pub struct Forward {
     pub address: SocketAddr,
     accepting: JoinHandle<()>,
@@ -25,17 +25,17 @@ impl Drop for Forward {
     }
 }
 
-/// The port-forward to a host, or why there is none.
+/// A port-forward to a host, or why there is none.
 #[derive(Default)]
 pub struct ForwardAttempt {
     /// `None`: connect directly.
     pub forward: Option<Forward>,
-    /// Permissions that port-forwards lacked.
+    /// Permissions that were missing for port-forwards.
     denied: Vec<String>,
 }
 
 impl ForwardAttempt {
-    /// Adds why there is no port-forward to the reason why the host could not be reached.
+    /// Adds the reason why there is no port-forward to the reason why the host could not be reached.
     pub fn explained(&self, why: Failure) -> Failure {
         if self.denied.is_empty() {
             return why;
@@ -45,9 +45,9 @@ impl ForwardAttempt {
     }
 }
 
-/// Why no port-forward leads to a Service.
+/// Why a Service is not reached through a port-forward.
 enum Obstacle {
-    /// The user lacks a permission. The broker may be reachable all the same.
+    /// The user lacks a permission. The broker may be reachable nevertheless.
     Denied(String),
     Failed(Failure),
 }
@@ -68,8 +68,8 @@ impl From<ApiFailure> for Obstacle {
     }
 }
 
-/// Forwards a port if the host is a Service of the cluster to which the user may open a port-forward. `timeout`: for
-/// each attempt to open one, and not for what it carries.
+/// Forwards a port if the host is a Service in the cluster to which the user may open a port-forward. `timeout` limits
+/// each attempt to open one, but not the traffic through it.
 ///
 /// # Errors
 /// If the Service has no ready pod, or the API server fails.
@@ -96,7 +96,7 @@ pub async fn forward(
     Ok(attempt)
 }
 
-/// Forwards a port of a Service; `None` if it does not exist, or has no pods of its own.
+/// Forwards a port of a Service; `None` if it does not exist or selects no pods.
 async fn to_service(
     cluster: &Arc<Cluster>,
     namespace: &str,
@@ -136,7 +136,7 @@ async fn listen(
         |error: std::io::Error| Obstacle::Failed(Failure::new(format!("cannot listen: {error}")));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    // The first forward is opened here, so that a missing permission is known before anything connects.
+    // The first forward is opened now, so that a missing permission is noticed before anything connects.
     let mut first = Some(cluster.port_forward(&namespace, &pod, port).await?);
     let cluster = Arc::clone(cluster);
     let accepting = tokio::spawn(async move {
@@ -157,7 +157,7 @@ async fn listen(
     Ok(Forward { address, accepting })
 }
 
-/// Services that a host name may stand for, as (namespace, name): pods see Services of their own namespace by bare
+/// Services that a host name may stand for, as (namespace, name). Pods address Services in their own namespace by bare
 /// names.
 fn services(host: &str, namespaces: [&str; 2]) -> Vec<(String, String)> {
     let address = host.trim_matches(['[', ']']);
@@ -271,7 +271,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(15);
 
-    /// A cluster that answers each read with this status, and records its path.
+    /// A cluster that responds to each read with this status, and records its path.
     fn answering(code: u16, asked: &Arc<Mutex<Vec<String>>>) -> Arc<Cluster> {
         let asked = Arc::clone(asked);
         let answer = move |request: Request<Body>| {

@@ -42,8 +42,7 @@ impl From<DlqAction> for QueueUse {
     }
 }
 
-/// Rejects an actor whose queues are not, or not certainly, its own, or are about to be deleted with what is put into
-/// them.
+/// Rejects an actor whose queues are not certainly its own, or will be deleted together with new messages in them.
 pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Failure> {
     must_own_queue(name, actor)?;
     match intent {
@@ -61,7 +60,7 @@ pub fn must_allow(name: &str, actor: &Value, intent: QueueUse) -> Result<(), Fai
     }
 }
 
-/// Rejects an actor whose queue name another actor holds: the queue has that actor's messages.
+/// Rejects an actor whose queue name is another actor's: the queue has that actor's messages.
 fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     match queue_conflict(actor) {
         None => Ok(()),
@@ -71,7 +70,7 @@ fn must_own_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Rejects an actor whose status cannot be read: it may name another queue than the configuration.
+/// Rejects an actor whose status cannot be read: it may name another queue than the configuration does.
 fn must_know_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     let status = &actor["status"];
     if status.is_null() {
@@ -86,8 +85,8 @@ fn must_know_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     })
 }
 
-/// Rejects an actor whose queue has only the name that follows from the configuration: it may be another's, which the
-/// operator finds out before it names it in the status.
+/// Rejects an actor whose queue name follows from the configuration alone: the queue may be another's, which the
+/// operator checks before it puts the name into the status.
 fn must_have_confirmed_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     if has_confirmed_queue(actor) {
         return Ok(());
@@ -98,7 +97,7 @@ fn must_have_confirmed_queue(name: &str, actor: &Value) -> Result<(), Failure> {
     )))
 }
 
-/// Rejects an actor that is being deleted together with the messages in its queue.
+/// Rejects an actor that will be deleted together with the messages in its queue.
 fn must_keep_messages(name: &str, actor: &Value) -> Result<(), Failure> {
     let waits = deletion_policy(actor).waits_until_empty();
     let is_deleted = actor["metadata"]["deletionTimestamp"].is_string();
@@ -125,7 +124,7 @@ mod tests {
             .map(|why| why.to_string())
     }
 
-    /// QUE-3: the field stays when the broker does not answer, and the condition no longer says so.
+    /// QUE-3: while the broker does not answer, only this field reports the conflict, not the condition.
     #[test]
     fn mark_of_another_actor_counts_whatever_else_the_status_says() {
         let condition =
@@ -149,7 +148,7 @@ mod tests {
         }
     }
 
-    /// QUE-3: the condition counts, too, whichever other field cannot be read.
+    /// QUE-3: the condition counts as well, even if another field cannot be read.
     #[test]
     fn field_that_cannot_be_read_does_not_hide_a_conflict() {
         let condition = json!({
@@ -162,7 +161,7 @@ mod tests {
         );
     }
 
-    /// QUE-3: without the status, the queue would be the one of the configuration, which may be another's.
+    /// QUE-3: without the status, the queue would be the configured one, which may be another's.
     #[test]
     fn messages_of_an_actor_whose_status_cannot_be_read_are_left_alone() {
         let unreadable = json!({"status": {"queue": {"name": 1}}});
@@ -196,9 +195,9 @@ mod tests {
             (Value::Null, false),
             (json!({}), false),
             (queue("mq"), true),
-            // The spec names another transport since then.
+            // Since then, the spec names another transport.
             (queue("old"), false),
-            // The operator manages no queues, and names none.
+            // The operator does not manage queues, so it names none.
             (condition("TransportValidated", 2), true),
             (condition("TransportValidated", 1), false),
             (condition("QueueReady", 2), false),

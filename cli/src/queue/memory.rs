@@ -1,4 +1,4 @@
-//! A broker in memory, which counts deliveries and drops what was delivered too often, as brokers do.
+//! An in-memory broker. Like real ones, it counts deliveries and drops messages that were delivered too often.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size}
 use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 
-/// A message of a queue.
+/// A message in a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     pub body: String,
@@ -26,21 +26,21 @@ pub struct Memory {
     pub queues: BTreeMap<String, VecDeque<Stored>>,
     pub consumers: u64,
     pub limit: Option<u64>,
-    /// Copies that the broker accepts before it fails.
+    /// How many copies the broker accepts before it fails.
     pub accepts: Option<usize>,
     /// How often the broker reports the size of a queue before it fails.
     pub reports: Option<usize>,
-    /// Whether it moves dead letters itself.
+    /// Whether the broker moves dead letters itself.
     pub moves: bool,
-    /// A message that arrives in a queue right after that is counted.
+    /// A message that arrives in a queue right after the queue was counted.
     pub arrives: Option<Stored>,
-    /// Where a message that is sent arrives, in place of the actor's queue.
+    /// Where a sent message arrives, instead of the actor's queue.
     pub delivers_to: Option<String>,
     /// Messages that others hold, if the broker reports them.
     pub processing: Option<u64>,
-    /// Whether the connection breaks once a message is removed.
+    /// Whether the connection breaks after a message was removed.
     pub is_lost_after_removals: bool,
-    /// Whether the connection breaks once a message is sent, before it is confirmed.
+    /// Whether the connection breaks after a message was sent, before it is confirmed.
     pub is_lost_after_sends: bool,
     is_lost: bool,
     held: Vec<(String, Stored)>,
@@ -134,7 +134,7 @@ impl QueueClient for Memory {
             self.settle(&message);
             message.deliveries += 1;
             if self.limit.is_none_or(|limit| message.deliveries < limit) {
-                // Behind those that were put back before.
+                // Behind those that were put back earlier.
                 let all = self.queue(queue);
                 let at = all.iter().take_while(|it| it.deliveries > 0).count();
                 all.insert(at, message);

@@ -1,4 +1,4 @@
-//! Messages as sidecars write them (SC-59).
+//! Messages in the format of sidecars (SC-59).
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::answer::Failure;
 /// The fields of a message that are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// Absent if it is no message of an actor.
+    /// Absent if it is not a message of an actor.
     pub id: Option<String>,
     pub actors: Vec<String>,
     pub current: usize,
@@ -39,13 +39,13 @@ impl Envelope {
         }
     }
 
-    /// The actor whose turn it is.
+    /// The current actor.
     pub fn actor(&self) -> Option<&str> {
         self.actors.get(self.current).map(String::as_str)
     }
 }
 
-/// A route, with the actor whose turn it is in brackets.
+/// A route, with the current actor in brackets.
 pub fn route(actors: &[String], current: usize) -> String {
     let mut text = String::new();
     for (at, actor) in actors.iter().enumerate() {
@@ -59,7 +59,7 @@ pub fn route(actors: &[String], current: usize) -> String {
     text
 }
 
-/// The payload of a message as it was sent; of what is no message, the whole of it as text.
+/// The payload of a message as it was sent; the whole body as text if it is not a message of an actor.
 pub fn payload(body: &[u8]) -> Box<RawValue> {
     #[derive(serde::Deserialize)]
     struct Payload {
@@ -71,7 +71,7 @@ pub fn payload(body: &[u8]) -> Box<RawValue> {
         .unwrap_or_default()
 }
 
-/// A message for an actor, whose route ends there. The payload's bytes stay as they are.
+/// A message whose route consists of this actor. The payload's bytes stay unchanged.
 ///
 /// # Errors
 /// If the payload is not JSON.

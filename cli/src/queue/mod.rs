@@ -1,5 +1,5 @@
-//! `queue`, `dlq` and `send`: an actor's messages at the broker. No message is lost: what is taken is put back by the
-//! broker if this program ends, and what is moved is removed only after its copy is stored.
+//! `queue`, `dlq` and `send`: an actor's messages at the broker. No message is lost: if this program ends, the broker
+//! takes back what it holds, and a moved message is removed only after its copy is stored.
 
 mod access;
 mod broker;
@@ -43,7 +43,7 @@ use crate::watch::Watched;
 
 pub use state::{ActorQueueState, QueueFinding, QueueState, state, states};
 
-/// Dead letters that are listed unless more are asked for.
+/// How many dead letters are listed by default.
 const LISTED: usize = 20;
 
 /// An actor, and the connection to its broker.
@@ -75,7 +75,7 @@ async fn reach(
     })
 }
 
-/// Shows an actor's queue, and its next messages if asked for.
+/// Shows an actor's queue, and its next messages if requested.
 ///
 /// # Errors
 /// If the broker cannot be reached, or the queue does not exist.
@@ -107,7 +107,8 @@ pub async fn show(connection: &Connection, args: &QueueArgs) -> Result<Report, F
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
 
-/// What `--watch` watches: brokers report no changes, and the operator writes the numbers of messages into status.
+/// What `--watch` watches: the actor, since brokers report no changes, but the operator writes message counts into its
+/// status.
 pub fn watched(args: &QueueArgs) -> Vec<Watched> {
     vec![Watched::actor(&args.name)]
 }
@@ -171,7 +172,7 @@ pub async fn dead_letters(connection: &Connection, args: &DlqArgs) -> Result<Rep
     Ok(Report::new(text, Answer::Fine).with_notes(notes))
 }
 
-/// `listen` begins to listen for an interrupt, once something may be half done; before, Ctrl-C ends the program.
+/// `listen` starts listening for an interrupt once something may be half done; before that, Ctrl-C ends the program.
 async fn act<B: QueueClient>(
     broker: &mut B,
     names: &Names,
@@ -211,7 +212,7 @@ async fn act<B: QueueClient>(
     }
 }
 
-/// Says what is deleted, and asks.
+/// Says what will be deleted, and asks.
 async fn consent(
     names: &Names,
     dlq: &DeadLetters,
@@ -237,7 +238,7 @@ async fn consent(
 }
 
 /// Sends a message to an actor. Exit code 1: it failed; 2: it was not seen at its end, or may not be stored; 130: the
-/// user has ended the wait.
+/// user ended the wait.
 ///
 /// # Errors
 /// If the payload is not JSON, or the broker cannot be reached.
@@ -250,7 +251,7 @@ pub async fn send(connection: &Connection, args: &SendArgs) -> Result<Report, Fa
     if id.is_empty() {
         return Err(Failure::new("--id must not be empty"));
     }
-    // Before connecting: bad input is reported without a cluster.
+    // Before connecting, so that bad input is reported without a cluster.
     message::compose(&id, &args.name, &payload)?;
     let Reached { access, open, .. } =
         reach(connection, &args.name, &args.broker, QueueUse::Fill).await?;

@@ -18,13 +18,13 @@ use super::sqs::{Account, Sqs};
 use crate::answer::Failure;
 use crate::cluster::Cluster;
 
-/// A broker that is reached, and the port-forward that leads to it, if one does.
+/// A connection to a broker, and the port-forward through which it leads, if there is one.
 pub enum Open {
     RabbitMq(RabbitMq, Option<Forward>),
     Sqs(Sqs, Option<Forward>),
 }
 
-/// The CAs whose certificates are accepted.
+/// Which CAs to trust.
 #[derive(Clone, Copy)]
 enum Trust<'a> {
     /// The system's CAs.
@@ -33,8 +33,8 @@ enum Trust<'a> {
     Bundle(&'a str),
 }
 
-/// Connects to a broker; through a port-forward, if it is a Service of the cluster. `limit`: how many deliveries its
-/// queues allow, where that is configured.
+/// Connects to a broker, through a port-forward if it is a Service in the cluster. `limit` is the delivery limit of its
+/// queues, if configured.
 ///
 /// # Errors
 /// If it cannot be reached, or refuses.
@@ -71,7 +71,8 @@ pub async fn open(
     }
 }
 
-/// Replaces the address of an endpoint in the cluster. One with TLS is left alone: its certificate has another name.
+/// Replaces the address of an endpoint in the cluster by a port-forward. Leaves an endpoint with TLS alone, because its
+/// certificate has another name.
 async fn forwarded_endpoint(
     cluster: &Arc<Cluster>,
     account: &mut Account,
@@ -97,7 +98,7 @@ async fn forwarded_endpoint(
     Ok(forwarded)
 }
 
-/// Connects to a host, or to the address that is forwarded to it. Without `tls`, the connection is not encrypted.
+/// Connects to a host, or to the address that is forwarded to it; without `tls`, unencrypted.
 async fn connect(
     host: &str,
     port: u16,

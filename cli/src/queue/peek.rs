@@ -1,4 +1,4 @@
-//! Looks at messages, and puts them back.
+//! Peeks at messages, and puts them back.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,20 +10,20 @@ use super::message::{Envelope, payload};
 use crate::answer::Failure;
 use crate::output::Format;
 
-/// A message as it is shown.
+/// A message as shown.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageRow {
-    /// Absent if it is no message of an actor.
+    /// Absent if it is not a message of an actor.
     pub id: Option<String>,
     /// Actors.
     pub route: Vec<String>,
-    /// Index in `route` of the actor whose turn it is.
+    /// Index in `route` of the current actor.
     pub current: usize,
-    /// How often the queue has delivered it, where it counts that.
+    /// How often the queue has delivered it, if the queue counts that.
     pub deliveries: Option<u64>,
     pub bytes: usize,
-    /// The queue that it was dead-lettered from.
+    /// The queue from which it was dead-lettered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Why it failed, if it is a message to error-end.
@@ -33,11 +33,11 @@ pub struct MessageRow {
     pub payload: Option<Payload>,
 }
 
-/// A payload as it is shown.
+/// A payload as shown.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Payload {
-    /// The bytes that were sent. Only JSON can be written with them.
+    /// The bytes as sent. Can only be written as JSON.
     Raw(Box<RawValue>),
     /// For YAML.
     Parsed(Value),
@@ -70,7 +70,7 @@ impl MessageRow {
     /// Must be called before the message is written in this format.
     pub fn prepare(&mut self, format: Format) {
         if let (Format::Yaml, Some(Payload::Raw(raw))) = (format, &self.payload) {
-            // What is nested too deeply, or has numbers without bounds, stays text.
+            // JSON that is nested too deeply, or has numbers out of range, stays text.
             let value = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into());
             self.payload = Some(Payload::Parsed(value));
         }
@@ -81,7 +81,7 @@ impl MessageRow {
 #[derive(Debug, Default)]
 pub struct Peek {
     pub rows: Vec<MessageRow>,
-    /// Messages that went to the end of the queue instead of their place.
+    /// How many messages went to the end of the queue instead of back to their place.
     pub relocated: usize,
 }
 
@@ -105,7 +105,7 @@ impl Peek {
     }
 }
 
-/// Looks at the next messages of a queue.
+/// Peeks at the next messages of a queue.
 ///
 /// # Errors
 /// If the broker fails; it then puts back what was taken.
@@ -145,7 +145,7 @@ pub async fn put_back<B: QueueClient>(
     Ok(relocated)
 }
 
-/// Whether the broker may dead-letter or drop the message at the next delivery, this one included.
+/// Whether the broker may dead-letter or drop the message at its next delivery, including this one.
 fn is_exhausted(deliveries: Option<u64>, limit: Option<u64>) -> bool {
     match (deliveries, limit) {
         (Some(deliveries), Some(limit)) => deliveries + 1 >= limit,
@@ -153,7 +153,7 @@ fn is_exhausted(deliveries: Option<u64>, limit: Option<u64>) -> bool {
     }
 }
 
-/// Whether a dead letter is the actor's. Others are left alone.
+/// Whether a dead letter belongs to the actor. Others are left alone.
 pub fn belongs<H>(names: &Names, dlq: &DeadLetters, delivery: &Delivery<H>) -> bool {
     match &delivery.source {
         _ if !dlq.shared => true,

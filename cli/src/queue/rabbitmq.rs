@@ -1,4 +1,4 @@
-//! RabbitMQ over AMQP. Each request is answered before the next is sent, except those for messages.
+//! RabbitMQ over AMQP. Each request waits for the answer to the previous one, except requests for messages.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size}
 use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 
-/// Limit of deliveries that quorum queues have by themselves since RabbitMQ 4.
+/// Default delivery limit of quorum queues since RabbitMQ 4.
 const DEFAULT_LIMIT: u64 = 20;
 const NOT_FOUND: u16 = 404;
-/// How many messages are asked for before the first answer is read.
+/// How many messages are requested before the first answer is read.
 const REQUESTS_IN_FLIGHT: usize = 100;
-/// The queue that a message was first dead-lettered from.
+/// Header with the queue from which a message was first dead-lettered.
 const SOURCE: &str = "x-first-death-queue";
 
 #[derive(Clone, Debug)]
@@ -24,15 +24,14 @@ pub struct Credentials {
     pub vhost: String,
 }
 
-/// A connection to a broker.
 pub struct RabbitMq {
     connection: Connection,
-    /// For one answer.
+    /// Timeout of each answer.
     timeout: Duration,
-    /// Publications on this channel.
+    /// Number of publications on this channel.
     published: u64,
     limit: u64,
-    /// Why the broker takes no messages now.
+    /// Why the broker currently accepts no messages.
     blocked: Option<String>,
 }
 
@@ -43,7 +42,7 @@ pub struct Tag {
 }
 
 impl RabbitMq {
-    /// Logs in. `limit` is the limit of deliveries of the actor's queue, if it is configured.
+    /// Logs in. `limit` is the delivery limit of the actor's queue, if configured.
     ///
     /// # Errors
     /// If the broker refuses.
@@ -82,13 +81,13 @@ impl RabbitMq {
         })
     }
 
-    /// Closes in order, so that the broker has processed all acknowledgements.
+    /// Closes gracefully, so that the broker has processed all acknowledgements.
     pub async fn close(self) {
         self.connection.close().await;
     }
 
-    /// The next event that answers a request. A broker that blocks the connection may answer all the same: it takes the
-    /// message that comes first.
+    /// The next event that answers a request. A broker that blocks the connection may answer nevertheless: it accepts
+    /// the message that comes first.
     async fn answer(&mut self) -> Result<Event, Failure> {
         loop {
             let event = tokio::time::timeout(self.timeout, self.connection.event()).await;
@@ -116,7 +115,7 @@ impl RabbitMq {
         self.published += 1;
         let mut is_returned = false;
         loop {
-            // Without an answer, as after a lost connection, the broker may have stored it.
+            // Without an answer, for example because the connection is lost, the broker may have stored it.
             match self.answer().await.map_err(SendFailure::Unconfirmed)? {
                 Event::Returned { .. } => is_returned = true,
                 Event::Confirmed { number, stored, .. } if number >= self.published => {
@@ -168,7 +167,7 @@ impl QueueClient for RabbitMq {
         let mut taken = Vec::new();
         let mut is_empty = false;
         while taken.len() < count && !is_empty {
-            // The broker answers in order: to wait for each answer would take a round trip per message.
+            // The broker answers in order; waiting for each answer would take a round trip per message.
             let asked = REQUESTS_IN_FLIGHT.min(count - taken.len());
             (0..asked).for_each(|_| self.connection.get(queue));
             for _ in 0..asked {
@@ -181,7 +180,7 @@ impl QueueClient for RabbitMq {
                         deliveries: properties.deliveries(),
                         source: properties.header(SOURCE),
                         handle: Tag { tag, properties },
-                        // It delivers nothing again that this program still holds.
+                        // The broker never redelivers a message that this program still holds.
                         id: None,
                         body,
                     }),
@@ -193,7 +192,7 @@ impl QueueClient for RabbitMq {
         Ok(taken)
     }
 
-    /// They are held until the connection ends.
+    /// Messages are held until the connection ends.
     async fn keep(&mut self, _: &str, _: &mut [Delivery<Tag>]) -> Result<(), Failure> {
         Ok(())
     }
@@ -267,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A method's frame.
+    /// A method frame.
     fn frame(channel: u16, method: (u16, u16), arguments: &[u8]) -> Vec<u8> {
         let mut payload = [method.0.to_be_bytes(), method.1.to_be_bytes()].concat();
         payload.extend_from_slice(arguments);
@@ -279,7 +278,7 @@ mod tests {
         frame
     }
 
-    /// A connection to a broker that runs out of memory and then answers with `frames`.
+    /// A connection to a broker that runs out of memory, and then sends `frames`.
     async fn blocked(frames: &[u8]) -> (RabbitMq, DuplexStream) {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 5][..], b"PLAIN", &[0; 4]].concat();
@@ -325,7 +324,7 @@ mod tests {
         drop(serving.await.unwrap());
     }
 
-    /// A broker blocks a connection only after it has accepted a first message.
+    /// A broker does not block a connection until it has accepted a first message.
     #[tokio::test]
     async fn message_that_a_blocked_broker_confirms_is_sent() {
         let confirmed = frame(1, (60, 80), &[0, 0, 0, 0, 0, 0, 0, 1, 0]);

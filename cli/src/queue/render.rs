@@ -21,7 +21,7 @@ pub struct QueuePage {
     pub transport: String,
     pub queue: String,
     pub waiting: u64,
-    /// Messages that consumers hold, as the broker or else the actor's status reports them.
+    /// Messages held by consumers, as reported by the broker or else by the actor's status.
     pub processing: Option<i64>,
     pub consumers: Option<u64>,
     pub dead_letter_queue: Option<String>,
@@ -51,7 +51,7 @@ impl QueuePage {
     }
 }
 
-/// The outcome for an actor's dead letters, as text.
+/// What happened to an actor's dead letters.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DlqReport {
@@ -59,7 +59,7 @@ pub struct DlqReport {
     pub dead_letter_queue: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    /// Absent unless they are listed.
+    /// Absent unless messages are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<MessageRow>>,
     #[serde(flatten)]
@@ -85,7 +85,6 @@ impl DlqReport {
     }
 }
 
-/// An actor's queue as text.
 pub fn page(page: &QueuePage, width: Option<usize>) -> String {
     let count =
         |number: Option<i64>| number.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
@@ -112,7 +111,7 @@ pub fn page(page: &QueuePage, width: Option<usize>) -> String {
     text
 }
 
-/// An actor's dead letters, or what was done with them, as text.
+/// Renders an actor's dead letters, or what happened to them.
 pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     let (dlq, queue) = (&report.dead_letter_queue, &report.queue);
     let Some(outcome) = report.outcome else {
@@ -140,12 +139,12 @@ pub fn dead_letters(report: &DlqReport, width: Option<usize>) -> String {
     lines(&text, width)
 }
 
-/// What was done with an actor's dead letters before the user ended that, as one line.
+/// What happened to an actor's dead letters before the user ended the command, on one line.
 pub fn interrupted(report: &DlqReport) -> String {
     format!("interrupted; {}", dead_letters(report, None).trim_end())
 }
 
-/// What else is to be known of an outcome.
+/// Other remarks about an outcome.
 fn remarks(outcome: &DlqOutcome, dlq: &str) -> String {
     let mut text = String::new();
     if outcome.others > 0 {
@@ -161,7 +160,7 @@ fn remarks(outcome: &DlqOutcome, dlq: &str) -> String {
     text
 }
 
-/// The outcome for a message, as text.
+/// Renders what happened to a message.
 pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     let (id, queue) = (&sent.id, &sent.queue);
     let seen_in = sent.seen_in.as_deref().unwrap_or_default();
@@ -187,7 +186,7 @@ pub fn sent(sent: &Sent, width: Option<usize>) -> String {
     parts.iter().map(|line| lines(line, width)).collect()
 }
 
-/// A text that ends in a line break, with as many more as it needs to fit.
+/// A text with a final line break, wrapped to the width.
 fn lines(text: &str, width: Option<usize>) -> String {
     let lines = wrapped(text, width);
     lines
@@ -196,17 +195,17 @@ fn lines(text: &str, width: Option<usize>) -> String {
         .collect()
 }
 
-/// A payload, whose line breaks between fields stay.
+/// A payload; line breaks between its fields are kept.
 fn shown(payload: &Payload) -> String {
     escaped(&payload.text()).into_owned()
 }
 
-/// A text that a message has on one line.
+/// A text from a message, on one line.
 fn one_line(text: &str) -> String {
     escaped(text).replace('\n', "\\n")
 }
 
-/// A table of messages. Columns that are empty for all of them are left out.
+/// A table of messages, without columns that are empty for all of them.
 fn messages(rows: &[MessageRow], width: Option<usize>) -> String {
     type Column = (&'static str, fn(&MessageRow) -> String);
     let columns: [Column; 7] = [
@@ -307,7 +306,7 @@ mod tests {
         }
     }
 
-    /// The sender of a message must not be able to control the reader's terminal.
+    /// The sender of a message must not be able to control the user's terminal.
     #[test]
     fn control_characters_of_messages_do_not_reach_the_terminal() {
         let body = r#"{"id":"a\u001b[2J\nb","route":{"actors":["x\u009b1m"],"current":0},"payload":{"error":"e\r\u0007"}}"#;

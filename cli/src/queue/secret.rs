@@ -1,4 +1,4 @@
-//! Credentials of brokers: from flags, or from a Secret that the user may read.
+//! Credentials of brokers, from flags or from a Secret that the user may read.
 
 use std::fs;
 use std::path::Path;
@@ -10,18 +10,18 @@ use crate::answer::Failure;
 use crate::args::queue::BrokerArgs;
 use crate::cluster::{Cluster, resource};
 
-/// Variable with the password, which would be visible to other users as a flag.
+/// Variable with the password, which as a flag would be visible to other users.
 const PASSWORD: &str = "ASYA_BROKER_PASSWORD";
 
-/// The Secrets of the operator and of the actor's namespace.
+/// Secrets in the namespaces of the operator and the actor.
 pub struct Secrets<'a> {
     pub cluster: &'a Cluster,
-    /// Namespace of the actor.
+    /// The actor's namespace.
     pub namespace: &'a str,
 }
 
 impl Secrets<'_> {
-    /// Reads a key in the namespace of the operator, otherwise in that of the actor (SEC-1).
+    /// Reads a key of a Secret in the operator's namespace, or else in the actor's (SEC-1).
     ///
     /// # Errors
     /// If neither has it, or neither may be read.

@@ -1,4 +1,4 @@
-//! `send`: a message, followed to its end without taking it from anyone.
+//! `send`: sends a message, and follows it to its end without taking it from anyone.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::answer::{Answer, Failure};
 use crate::interrupt::Interrupt;
 
 const POLL: Duration = Duration::from_millis(500);
-/// More waiting messages than this are not searched: a peek counts as a delivery of each.
+/// If more messages than this are waiting, they are not searched: a peek counts as a delivery of each.
 const SEARCHED: u64 = 200;
 
 /// Where a message was seen.
@@ -26,9 +26,9 @@ pub enum SendOutcome {
     Failed,
     DeadLettered,
     NotSeen,
-    /// The broker may have stored it.
+    /// The broker may or may not have stored it.
     Unknown,
-    /// It was sent; the user has ended the wait.
+    /// It was sent, but the user ended the wait.
     Interrupted,
 }
 
@@ -43,7 +43,7 @@ impl SendOutcome {
     }
 }
 
-/// The outcome for a message.
+/// What happened to a message.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
@@ -59,12 +59,12 @@ pub struct Sent {
     pub notes: Vec<String>,
 }
 
-/// A queue in which a message may end.
+/// A queue in which the message may end.
 #[derive(Debug)]
 struct End {
     queue: String,
     outcome: SendOutcome,
-    /// Messages that waited at the last count.
+    /// How many messages were waiting at the last count.
     known: u64,
     note: Option<String>,
 }
@@ -76,7 +76,7 @@ pub struct Wait {
     pub with_payload: bool,
 }
 
-/// Sends a message, and follows it until an interrupt comes. `listen` begins to listen for one, once the message cannot
+/// Sends a message, and follows it until an interrupt comes. `listen` starts listening for one once the message cannot
 /// be taken back.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub async fn send<B: QueueClient>(
     };
     match stored {
         Ok(()) => {}
-        // A script that sends it again would send it twice, and needs the id to find out.
+        // A script that retries would send it twice, and needs the id to find out.
         Err(SendFailure::Unconfirmed(why)) => {
             sent.outcome = SendOutcome::Unknown;
             let note = format!("{why}; look for this id before you send the message again");
@@ -130,7 +130,7 @@ pub async fn send<B: QueueClient>(
         }
         sent.notes
             .extend(ends.into_iter().filter_map(|end| end.note));
-        // The broker has stored the message: after a failure, a script would send it again.
+        // The broker has stored the message; after a failure, a script would send it again.
         if let Err(why) = followed {
             sent.outcome = SendOutcome::NotSeen;
             let note = format!("the broker has stored the message, but following it failed: {why}");
@@ -150,7 +150,7 @@ async fn ends<B: QueueClient>(broker: &mut B, names: &Names) -> Result<Vec<End>,
         (&names.error_end, SendOutcome::Failed),
     ];
     let mut ends = Vec::new();
-    // An end actor's own messages end where they are sent.
+    // Messages to an end actor end where they are sent.
     for (queue, outcome) in queues
         .into_iter()
         .chain(dlq)
@@ -177,7 +177,7 @@ async fn follow<B: QueueClient>(
     let until = Instant::now() + wait.limit;
     loop {
         for end in &mut *ends {
-            // Not within a search, which puts back what it takes.
+            // Not during a search, which puts back what it takes.
             if interrupt.has_come() {
                 sent.outcome = SendOutcome::Interrupted;
                 return Ok(());
@@ -203,7 +203,7 @@ async fn follow<B: QueueClient>(
     }
 }
 
-/// Where a message may be that has not been seen at its end.
+/// Where a message may be that was not seen at its end.
 async fn whereabouts<B: QueueClient>(broker: &mut B, queue: &str) -> Result<String, Failure> {
     let Some(size) = broker.size(queue).await? else {
         return Ok(format!("there is no queue {queue} any more"));
@@ -225,7 +225,7 @@ async fn whereabouts<B: QueueClient>(broker: &mut B, queue: &str) -> Result<Stri
     })
 }
 
-/// Looks for the message if there is a new one, and no consumer is about to receive it.
+/// Looks for the message if there is a new one that no consumer is about to receive.
 async fn search<B: QueueClient>(
     broker: &mut B,
     end: &mut End,
@@ -260,7 +260,7 @@ async fn search<B: QueueClient>(
         .iter()
         .find(|it| Envelope::read(&it.body).id.as_deref() == Some(id));
     let row = found.map(|it| MessageRow::new(it, with_payload));
-    // If that fails, the broker itself puts them back: the message was found all the same.
+    // If this fails, the broker puts them back itself, and the message was found nevertheless.
     let returned = put_back(broker, queue, taken).await;
     match row {
         Some(row) => Ok(Some(row)),

@@ -1,4 +1,4 @@
-//! SQS through the AWS SDK. Every look at a message counts as a receive.
+//! SQS through the AWS SDK. Every peek at a message counts as a receive.
 
 #[cfg(test)]
 mod fake;
@@ -29,9 +29,9 @@ use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size}
 use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 
-/// Messages per call.
+/// Maximum batch size of SQS.
 const BATCH: usize = 10;
-/// Region for servers other than AWS when none is configured.
+/// Region for servers other than AWS, unless one is configured.
 const ANY_REGION: &str = "us-east-1";
 
 /// Endpoint and credentials.
@@ -40,11 +40,11 @@ pub struct Account {
     pub region: Option<String>,
     /// URL of a server other than AWS.
     pub endpoint: Option<String>,
-    /// Whether the endpoint is a port-forward of this program, to which no proxy leads.
+    /// Whether the endpoint is a port-forward of this program, which no proxy can reach.
     pub is_forwarded: bool,
-    /// Access key id and secret access key; `None`: the default chain of AWS.
+    /// Access key id and secret access key; `None` for the default chain of AWS.
     pub keys: Option<(String, String)>,
-    /// Owner of the queues.
+    /// Account that owns the queues.
     pub owner: Option<String>,
 }
 
@@ -62,12 +62,12 @@ pub struct Sqs {
 pub struct Receipt {
     handle: String,
     attributes: Option<HashMap<String, MessageAttributeValue>>,
-    /// `None` once SQS has given the message back.
+    /// `None` once SQS has taken the message back.
     hold: Option<Hold>,
 }
 
 impl Sqs {
-    /// Makes a client; sends no request to SQS.
+    /// Creates a client without sending a request to SQS.
     pub async fn open(account: &Account, limit: Option<u64>, timeout: Duration) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(timeout)
@@ -86,8 +86,8 @@ impl Sqs {
         }
         let mut config = aws_sdk_sqs::config::Builder::from(&loader.load().await);
         if account.is_forwarded {
-            // The SDK's own client obeys HTTP_PROXY for loopback addresses, too. Credentials still come through a
-            // proxy.
+            // The SDK's own client uses `HTTP_PROXY` for loopback addresses as well. Credentials are still obtained
+            // through a proxy.
             let provider = Provider::Rustls(CryptoMode::AwsLc);
             let client = HttpClient::new().tls_provider(provider).build_https();
             config = config.http_client(client);
@@ -171,7 +171,7 @@ impl Sqs {
         let request = self.client.delete_message();
         let request = request.queue_url(self.url(queue).await?);
         match request.receipt_handle(receipt).send().await {
-            // SQS also accepts the deletion of a message that it has delivered again, and keeps it.
+            // SQS also accepts the deletion of a message that it has redelivered, but keeps the message.
             Ok(_) if hold.is_over((self.clock)()) => Ok(Settlement::Late),
             Ok(_) => Ok(Settlement::Done),
             Err(error) if error.code().is_some_and(is_lapsed) => Ok(Settlement::Lapsed),
@@ -211,7 +211,7 @@ impl QueueClient for Sqs {
             let request = request
                 .max_number_of_messages(batch)
                 .visibility_timeout(seconds(HIDDEN))
-                // A long poll asks all servers: a short one may miss messages.
+                // A long poll asks all servers; a short one may miss messages.
                 .wait_time_seconds(1)
                 .message_system_attribute_names(Known::All)
                 .message_attribute_names("All");
@@ -222,7 +222,7 @@ impl QueueClient for Sqs {
             for message in received.messages.unwrap_or_default() {
                 add(&mut taken, delivery(message, hold));
             }
-            // SQS may have given back some meanwhile, and have no others.
+            // Meanwhile, SQS may have taken some back, and have no others.
             if taken.len() == before {
                 break;
             }
@@ -299,14 +299,14 @@ impl QueueClient for Sqs {
     }
 }
 
-/// `maxReceiveCount` of a redrive policy, which servers write as a number or as text.
+/// The `maxReceiveCount` of a redrive policy, which servers write as a number or as text.
 fn max_receives(policy: &str) -> Option<u64> {
     let policy: Value = serde_json::from_str(policy).ok()?;
     let count = &policy["maxReceiveCount"];
     count.as_u64().or_else(|| count.as_str()?.parse().ok())
 }
 
-/// Adds a message. If SQS has delivered one again, only its last receipt counts.
+/// Adds a message. If SQS has redelivered one, only its latest receipt counts.
 fn add(taken: &mut Vec<Delivery<Receipt>>, delivery: Delivery<Receipt>) {
     let is_same = |it: &&mut Delivery<Receipt>| it.id.is_some() && it.id == delivery.id;
     match taken.iter_mut().find(is_same) {
@@ -344,7 +344,7 @@ fn text(queue: &str, body: &[u8]) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// Whether a server may have carried out a failed request: it has not answered, or with an error of its own.
+/// Whether a server may have carried out a failed request: it did not respond, or with an error of its own.
 fn may_be_done<E>(error: &SdkError<E>) -> bool {
     match error {
         SdkError::ConstructionFailure(_) => false,

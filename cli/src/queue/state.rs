@@ -1,5 +1,5 @@
-//! What brokers report about actors' queues, for commands that show more than queues. It must not take long: what a
-//! broker does not report in time is left out.
+//! What brokers report about actors' queues, for commands that show more than queues. This must not take long, so
+//! reports that do not arrive in time are left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use crate::catalogue;
 use crate::cluster::Cluster;
 use crate::installation::Installation;
 
-/// The timeout of brokers is the command's timeout divided by this, so that time is left for the rest.
+/// The timeout of brokers is the command's timeout divided by this, which leaves time for the rest.
 const TIMEOUT_DIVISOR: u32 = 3;
 /// Maximum timeout of brokers.
 const MAX_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An actor's queues at the broker.
+/// An actor's queues, as reported by the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueState {
     pub queue: String,
-    /// Messages that wait for a consumer; `None` if the broker has no such queue.
+    /// Messages that wait for a consumer; `None` if the queue does not exist at the broker.
     pub waiting: Option<u64>,
     /// Consumers, if reported.
     pub consumers: Option<u64>,
     pub dead_letter_queue: Option<String>,
     pub dead_letters: Option<u64>,
-    /// Whether other actors use the dead letter queue, too.
+    /// Whether the dead letter queue is shared with other actors.
     pub has_shared_dead_letters: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct QueueFinding {
     pub id: String,
     #[serde(skip)]
     pub name: &'static str,
-    /// Whether messages are not processed now.
+    /// Whether messages are currently not processed.
     #[serde(skip)]
     pub is_failure: bool,
     pub text: String,
@@ -81,7 +81,7 @@ impl QueueState {
             .collect()
     }
 
-    /// Messages that wait while pods exist that could process them. A pod that starts consumes soon; without pods,
+    /// Messages that wait although there are pods to process them. A pod that starts will soon consume; without pods,
     /// scaling starts some.
     fn no_consumers(&self, actor: &Value) -> Option<QueueFinding> {
         let status = status_of(actor);
@@ -120,10 +120,10 @@ fn finding(name: &'static str, is_failure: bool, text: &str) -> QueueFinding {
     }
 }
 
-/// The queues of an actor as the broker reports them; `None` if it has none yet.
+/// An actor's queues as the broker reports them; `None` if it has none yet.
 ///
 /// # Errors
-/// If the broker cannot be reached, or the user lacks permission to read its credentials.
+/// If the broker cannot be reached, or the user may not read its credentials.
 pub async fn state(
     cluster: &Arc<Cluster>,
     actor: &Value,
@@ -152,14 +152,14 @@ pub async fn state(
             Open::Sqs(mut broker, _forward) => QueueState::read(&mut broker, &access.names).await,
         }
     };
-    // Connections to brokers are large futures.
+    // The futures of broker connections are large.
     let state = tokio::time::timeout(limit, Box::pin(asking)).await;
     let state = state.unwrap_or_else(|_| Err(silent(limit)));
     state.map(Some).map_err(|why| naming_the_command(&why))
 }
 
-/// What the brokers report about the queues of actors of any namespace, through one connection for each transport; and
-/// what is missing.
+/// The queues of actors in any namespace as their brokers report them, over one connection per transport; and what is
+/// missing.
 pub async fn states(
     cluster: &Arc<Cluster>,
     installation: &Installation,
@@ -200,7 +200,7 @@ pub async fn states(
     (states, notes)
 }
 
-/// Asks for the queues of actors on one transport.
+/// Queries the queues of actors on one transport.
 async fn ask(
     cluster: &Arc<Cluster>,
     transport: &Transport,
@@ -246,7 +246,7 @@ fn limit(timeout: Duration) -> Duration {
     (timeout / TIMEOUT_DIVISOR).min(MAX_TIMEOUT)
 }
 
-/// A failure whose text names flags that only other commands have.
+/// Names the command in a failure whose text mentions flags that only other commands have.
 fn naming_the_command(why: &Failure) -> Failure {
     let text = why.to_string();
     let names_flags = ["--address", "--user"]
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// docs/cli.md: `status NAME`, `trace` and `check` have no flags for the broker.
+    /// docs/cli.md: `status NAME`, `trace` and `check` have no broker flags.
     #[test]
     fn flags_of_another_command_are_named_with_it() {
         for (text, expected) in [

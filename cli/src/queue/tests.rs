@@ -1,4 +1,4 @@
-//! No message is lost, whatever is done with queues.
+//! No command on queues loses a message.
 
 mod interrupted;
 mod purges;
@@ -168,7 +168,7 @@ async fn redrive_that_fails_loses_nothing_and_says_how_far_it_came() {
 async fn failure_to_put_back_what_belongs_to_others_says_how_many_were_moved() {
     let (mine, other) = (message("1", "embed"), message("2", "chat"));
     let mut broker = Memory::with(&[("asya-embed", &[]), ("dlq", &[&*mine, &*other])]);
-    // With this limit, those of others are put back as copies, of which the broker accepts none.
+    // With this limit, the messages of others are put back as copies, which the broker does not accept.
     (broker.limit, broker.accepts) = (Some(1), Some(1));
     let failed = redriven(&mut broker, true, None).await;
     let text = failed.unwrap_err().to_string();
@@ -342,7 +342,7 @@ fn dlq_args(action: &str) -> DlqArgs {
     }
 }
 
-/// Scripts read the list, however long it is.
+/// Scripts read the list, whatever its length.
 #[tokio::test]
 async fn list_of_no_dead_letters_is_an_empty_list_in_json() {
     for (bodies, expected) in [(&[][..], 0), (&["poison"], 1)] {
@@ -363,7 +363,7 @@ async fn list_of_no_dead_letters_is_an_empty_list_in_json() {
     assert_eq!(json["messages"], json!(null), "nothing is listed: {json}");
 }
 
-/// A peek that was interrupted hides messages on SQS for a while.
+/// An interrupted peek hides messages on SQS for a while.
 #[tokio::test]
 async fn messages_that_others_hold_are_not_reported_as_none() {
     for (action, held, expected) in [

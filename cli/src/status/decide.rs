@@ -9,7 +9,7 @@ use crate::actor::{condition, status_of};
 use crate::catalogue;
 use crate::output::age;
 
-/// Conditions in the order in which their problems cause one another.
+/// Conditions, ordered so that the cause of a problem precedes its effects.
 const ORDER: [&str; 5] = [
     "TransportReady",
     "TargetResolved",
@@ -18,14 +18,14 @@ const ORDER: [&str; 5] = [
     "ScalingReady",
 ];
 
-/// An actor in one line.
+/// An actor on one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActorSummary {
     pub namespace: String,
     pub name: String,
     pub status: String,
-    /// Ready pods out of desired ones.
+    /// Ready pods, out of the desired ones.
     pub ready: String,
     pub queued_messages: Option<i64>,
     pub processing_messages: Option<i64>,
@@ -79,7 +79,7 @@ fn target(actor: &Value, status: &AsyncActorStatus) -> String {
     }
 }
 
-/// The problem of an actor: the first of its conditions that reports one.
+/// An actor's problem: that of its first condition that reports one.
 fn attention(actor: &Value, status: &AsyncActorStatus) -> Option<Attention> {
     let generation = actor["metadata"]["generation"].as_i64();
     if status.observed_generation.is_none() {
@@ -95,7 +95,7 @@ fn attention(actor: &Value, status: &AsyncActorStatus) -> Option<Attention> {
     match cause {
         Some(condition) => Some(of_reason(&condition.reason, condition.message.clone())),
         None if status.status.is_some_and(is_failing) => {
-            // Of a binding, all conditions may be True: that its pods are not ready shows in STATUS only.
+            // All conditions of a binding may be True although its pods are not ready, which only STATUS shows.
             let ready = condition(status, "Ready").filter(|it| it.status != "True");
             let summary = status.replicas_summary.as_deref().unwrap_or("-");
             let message =
@@ -118,7 +118,7 @@ fn of_reason(reason: &str, message: String) -> Attention {
     }
 }
 
-/// Whether a condition is False only until something under way has ended.
+/// Whether a condition is False only until something in progress has finished.
 pub fn is_transient(reason: &str) -> bool {
     matches!(
         reason,
@@ -133,7 +133,7 @@ pub fn is_transient(reason: &str) -> bool {
     )
 }
 
-/// Whether STATUS names a problem.
+/// Whether a STATUS means a problem.
 fn is_failing(state: State) -> bool {
     match state {
         State::Creating

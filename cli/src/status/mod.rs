@@ -1,4 +1,4 @@
-//! `status`: what actors do, and what needs attention.
+//! `status`: the state of actors, and what needs attention.
 
 mod decide;
 mod page;
@@ -24,13 +24,13 @@ use crate::watch::Watched;
 
 use page::Around;
 
-/// Events of an actor that its page shows.
+/// How many Events an actor's page shows.
 const EVENTS: usize = 8;
 
-/// Shows one actor, or all of a namespace. Exit code 1: an actor needs attention.
+/// Shows one actor, or all in a namespace. Exit code 1: an actor needs attention.
 ///
 /// # Errors
-/// If the actors cannot be read, or there is none of that name.
+/// If the actors cannot be read, or none has that name.
 pub async fn run(connection: &Connection, args: &StatusArgs) -> Result<Report, Failure> {
     let mut cluster = connection.open().await?;
     if let Some(name) = args.name.as_ref().filter(|_| args.all_namespaces) {
@@ -51,7 +51,7 @@ pub async fn run(connection: &Connection, args: &StatusArgs) -> Result<Report, F
     }
 }
 
-/// The namespace of the only actor of this name.
+/// The namespace of the only actor with this name.
 async fn namespace_of(cluster: &Cluster, name: &str) -> Result<String, Failure> {
     let mut found = cluster
         .namespaces_with(&resource::<AsyncActor>(), name)
@@ -145,7 +145,7 @@ async fn one(
     Ok(Report::new(text, answer(page.needs_attention())).with_notes(notes))
 }
 
-/// The pods of the target, if some of them have no sidecar.
+/// The target's pods, if some of them have no sidecar.
 async fn pods(cluster: &Cluster, actor: &Value) -> Result<Option<Vec<Value>>, Failure> {
     let selector = actor["status"]["resolvedTarget"]["podSelector"].as_str();
     let Some(selector) = selector.filter(|_| page::has_pods_without_sidecar(actor)) else {

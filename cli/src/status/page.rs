@@ -25,9 +25,9 @@ pub struct Page {
     pub details: Vec<(String, String)>,
     pub conditions: Vec<ConditionLine>,
     pub events: Vec<EventLine>,
-    /// Queue, consumers and dead letters as the broker reports them; absent if it could not be asked.
+    /// Queue, consumers and dead letters as reported by the broker; absent if the broker could not be asked.
     pub broker: Option<QueueState>,
-    /// Pods that are ready without the sidecar; absent if the pods could not be read, or all have it.
+    /// Number of pods that are ready without the sidecar; absent if the pods could not be read, or all have it.
     pub ready_without_sidecar: Option<usize>,
     /// Findings from the broker's report.
     pub findings: Vec<QueueFinding>,
@@ -35,7 +35,7 @@ pub struct Page {
     pub next: Vec<String>,
 }
 
-/// Inputs besides the actor; those that could not be read are absent.
+/// The page's inputs besides the actor; those that could not be read are absent.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     pub events: Vec<Value>,
@@ -104,7 +104,7 @@ pub fn has_pods_without_sidecar(actor: &Value) -> bool {
     pods.is_some_and(|pods| pods.matched > pods.injected)
 }
 
-/// Pods that are ready without the sidecar, which status counts as not ready (BIND-6).
+/// How many pods are ready without the sidecar, which status counts as not ready (BIND-6).
 fn ready_without_sidecar(pods: &[Value]) -> usize {
     let active = pods
         .iter()
@@ -251,7 +251,7 @@ fn scaling(status: &AsyncActorStatus, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// The operator's next steps, or what they wait for, as status records it.
+/// The operator's next steps, or what they wait for, as recorded in status.
 fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String> {
     let mut next = Vec::new();
     if actor["metadata"]["deletionTimestamp"].is_string() {
@@ -297,7 +297,7 @@ fn next(actor: &Value, status: &AsyncActorStatus, now: Timestamp) -> Vec<String>
     next
 }
 
-/// The annotation that rolls pods stays in effect after they are replaced (ROLL-8).
+/// A note that the annotation that rolls pods stays in effect after they are replaced (ROLL-8).
 fn roll_now_stays(actor: &Value) -> Option<String> {
     let since = roll_now(actor)?;
     let text = |field: &str| actor["metadata"][field].as_str().unwrap_or_default();
@@ -310,7 +310,7 @@ fn roll_now_stays(actor: &Value) -> Option<String> {
     ))
 }
 
-/// When an Event last occurred, as text that sorts like time.
+/// When an Event last occurred, as text that sorts by time.
 pub fn event_time(event: &Value) -> String {
     let times = [
         &event["series"]["lastObservedTime"],

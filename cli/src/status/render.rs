@@ -56,7 +56,7 @@ fn cells(row: &ActorSummary, columns: Columns) -> Vec<(String, Paint)> {
     }
     cells.push(plain(&row.age));
     let attention = row.attention.as_ref();
-    // The list has the reason, the page the whole message.
+    // The list shows only the reason; the page shows the whole message.
     cells.push(plain(attention.map_or("", |it| &it.reason)));
     cells
 }
@@ -128,7 +128,7 @@ fn findings(page: &Page, width: Option<usize>) -> String {
     text
 }
 
-/// Where the user finds out what to do. Another release of the operator may have reasons that this program does not
+/// Where the user finds out what to do. The operator may be of another release, with reasons that this program does not
 /// know.
 fn hint(reason: &str, message: &str, width: Option<usize>) -> String {
     let text = match catalogue::remedy(reason, message) {

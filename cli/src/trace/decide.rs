@@ -10,22 +10,22 @@ use crate::cluster::{has_sidecar, is_ready};
 use crate::queue::QueueState;
 use crate::status::is_transient;
 
-/// Objects related to an actor, as far as they could be read.
+/// Objects related to an actor, if they could be read.
 #[derive(Debug, Default)]
 pub struct RelatedObjects {
     pub pods: Vec<Value>,
     pub autoscaler: Option<Value>,
-    /// Whether the `ConfigMap` with the runtime script exists; none if unknown.
+    /// Whether the `ConfigMap` with the runtime script exists; `None` if unknown.
     pub has_script: Option<bool>,
-    /// The queue as the broker reports it; none if unknown.
+    /// The queue as reported by the broker; `None` if unknown.
     pub queue: Option<QueueState>,
 }
 
-/// An object, or a part of one, with what belongs to it.
+/// An object, or a part of one, and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
-    /// Kind/name, or what it is.
+    /// Kind/name, or a description.
     pub name: String,
     pub state: NodeState,
     pub detail: String,
@@ -39,7 +39,7 @@ pub enum NodeState {
     /// Something else must happen first.
     Waiting,
     Bad,
-    /// It has no state, or it is unknown.
+    /// It has no state, or an unknown one.
     Plain,
 }
 
@@ -58,7 +58,7 @@ impl Node {
         self
     }
 
-    /// Whether nothing in the tree is as it should not be.
+    /// Whether the tree contains no problem.
     pub fn is_sound(&self) -> bool {
         self.state != NodeState::Bad && self.children.iter().all(Self::is_sound)
     }
@@ -88,7 +88,7 @@ pub fn tree(actor: &Value, related: &RelatedObjects) -> Node {
         .with(related.has_script.map(script))
 }
 
-/// State and text of a condition.
+/// The state and text of a condition.
 fn of_condition(status: &AsyncActorStatus, kind: &str) -> (NodeState, String) {
     let Some(condition) = condition(status, kind) else {
         return (NodeState::Plain, String::new());
@@ -102,7 +102,7 @@ fn of_condition(status: &AsyncActorStatus, kind: &str) -> (NodeState, String) {
     }
 }
 
-/// The target with what it resolves to, or the actor's own workload, and the pods.
+/// The target and what it resolves to, or the actor's own workload, and the pods.
 fn workload(actor: &Value, status: &AsyncActorStatus, pods: &[Value]) -> Node {
     let pods = pods.iter().map(pod);
     let reference = &actor["spec"]["workloadRef"];
@@ -195,7 +195,7 @@ fn queue(actor: &Value, status: &AsyncActorStatus, reported: Option<&QueueState>
         .with(retired)
 }
 
-/// The dead letter queues; with numbers, if the broker could be asked.
+/// The dead letter queues, with message counts if the broker could be asked.
 fn dead_letters(actor: &Value, queue: &QueueStatus, state: Option<&QueueState>) -> Vec<Node> {
     let reported = state.and_then(|it| Some((it.dead_letter_queue.as_ref()?, it.dead_letters)));
     let Some((name, count)) = reported else {
@@ -215,7 +215,7 @@ fn dead_letters(actor: &Value, queue: &QueueStatus, state: Option<&QueueState>) 
     vec![Node::new(format!("dead letters {name}"), state, detail)]
 }
 
-/// KEDA's `ScaledObject` with its autoscaler; none while scaling is off.
+/// KEDA's `ScaledObject` and its autoscaler; `None` while scaling is off.
 fn scaling(status: &AsyncActorStatus, related: &RelatedObjects) -> Option<Node> {
     let (state, detail) = of_condition(status, "ScalingReady");
     let reference = status.scaled_object_ref.as_ref();
@@ -358,7 +358,7 @@ mod tests {
         );
     }
 
-    /// docs/cli.md: exit code 1 is for findings, which `status` does not have here either.
+    /// docs/cli.md: exit code 1 means findings, and `status` has none in this case either.
     #[test]
     fn what_is_under_way_is_waited_for_and_no_problem() {
         for (reason, is_sound) in [("RollingOut", true), ("PodsNotInjected", false)] {

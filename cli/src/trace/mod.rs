@@ -20,10 +20,10 @@ use crate::output;
 use crate::queue;
 use crate::watch::Watched;
 
-/// Shows the tree of an actor. Exit code 1: a part of it is not as it should be.
+/// Shows the tree of an actor. Exit code 1: a part of it has a problem.
 ///
 /// # Errors
-/// If the actor cannot be read, or there is none of that name.
+/// If the actor cannot be read, or does not exist.
 pub async fn run(connection: &Connection, args: &TraceArgs) -> Result<Report, Failure> {
     let cluster = Arc::new(connection.open().await?);
     let actor = cluster.actor(&args.name).await?;
@@ -90,7 +90,7 @@ async fn gather(cluster: &Cluster, actor: &Value) -> (RelatedObjects, Vec<String
     (related, notes)
 }
 
-/// The pods that the status selects.
+/// The pods that match the selector in status.
 async fn pods(cluster: &Cluster, status: &Value) -> Result<Vec<Value>, ApiFailure> {
     let selector = status["resolvedTarget"]["podSelector"]
         .as_str()

@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use super::decide::{Node, NodeState};
 use crate::output::{Paint, paint, wrapped};
 
-/// A detail with less room beside its name goes to the next line.
+/// If there is less room than this next to the name, the detail moves to the next line.
 const NARROWEST: usize = 24;
 
-/// A line per node, or more where a detail is too long for the terminal.
+/// One line per node, or more if a detail is too long for the terminal.
 pub fn text(tree: &Node, width: Option<usize>) -> String {
     let mut text = String::new();
     write(&mut text, tree, "", "", width);
     text
 }
 
-/// Writes a node after `lead`, and its further lines and children after `indent`.
+/// Writes a node after `lead`, and its continuation lines and children after `indent`.
 fn write(text: &mut String, node: &Node, lead: &str, indent: &str, width: Option<usize>) {
     let colour = match node.state {
         NodeState::Good => Paint::Good,

@@ -1,4 +1,4 @@
-//! Explains the decision about a pod.
+//! Explains the webhook's decision about a pod.
 
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{
@@ -30,15 +30,14 @@ const RULES: [&str; 9] = [
     "the pod gets the sidecar",
 ];
 
-/// The question.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     pub pod: &'a Value,
     pub namespace: &'a str,
     pub operator_namespace: &'a str,
-    /// All actors of the namespace.
+    /// All actors in the namespace.
     pub actors: &'a [KnownActor],
-    /// The operator's settings, if known: rules from the fourth on depend on them.
+    /// The operator's settings, if known: the rules from the fourth on depend on them.
     pub installation: Option<&'a Installation>,
     pub clusters: Option<&'a IntermediateOwners>,
     pub offline: bool,
@@ -56,7 +55,7 @@ pub enum Outcome {
     NotInjected,
     /// It is rejected, because the sidecar is required.
     Rejected,
-    /// Cannot be determined without the operator's settings.
+    /// Unknown without the operator's settings.
     Unknown,
 }
 
@@ -64,7 +63,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// `namespace/name`
+    /// As `namespace/name`.
     pub pod: String,
     /// If the pod does not exist: the workload that would create it, as Kind/name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,9 +79,9 @@ pub struct Explanation {
     pub actor: Option<String>,
     /// Its target, as Kind/name.
     pub target: Option<String>,
-    /// If none binds it: the closest match.
+    /// If no actor binds it: the closest match.
     pub nearest: Option<Nearest>,
-    /// If the pod exists without the sidecar that a new one gets: why.
+    /// If the pod exists without the sidecar that a new one would get: why.
     pub running: Option<String>,
     /// What the actor's rollout strategy does about such pods, and the command that replaces them.
     pub next: Option<String>,
@@ -103,7 +102,7 @@ pub struct RuleAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// The rule lets the pod pass to the next one.
+    /// The rule does not decide; the next one applies.
     Passes,
     /// The rule decides for the sidecar.
     Injects,
@@ -181,7 +180,7 @@ fn by_the_rules(question: &Question<'_>) -> Explanation {
     }
     let bindings = bindings(question);
     if bindings.is_empty() {
-        // The webhook does not read the pod then.
+        // In this case, the webhook does not read the pod.
         return explained(question, pod.as_ref(), InjectionReason::NoActor, None, &[]);
     }
     let Some(pod) = pod else {
@@ -299,7 +298,7 @@ fn fix(is_unknown: bool, entry: Option<&catalogue::Entry>) -> String {
     entry.map_or_else(String::new, |it| it.fix.to_owned())
 }
 
-/// The webhook's reason for leaving a pod alone.
+/// The webhook's reason for leaving a pod unchanged.
 fn decisive_text(decision: &Decision<'_>) -> Option<String> {
     match &decision.action {
         Action::Deny(text) => Some(text.clone()),
@@ -308,7 +307,7 @@ fn decisive_text(decision: &Decision<'_>) -> Option<String> {
     }
 }
 
-/// Whether the first warning is the decision itself. Opting out is deliberate, so the webhook does not warn.
+/// Whether the first warning is the decision itself. Opting out is deliberate, so the webhook does not warn about it.
 fn warns_of_skipping(decision: &Decision<'_>) -> bool {
     matches!(decision.action, Action::Annotate(_)) && decision.reason != InjectionReason::OptedOut
 }
@@ -321,7 +320,7 @@ fn warnings(decision: Option<&Decision<'_>>) -> Vec<String> {
     decision.warnings.iter().skip(skipped).cloned().collect()
 }
 
-/// Why a pod that exists has no sidecar although a new one would: as the operator reports it.
+/// Why an existing pod has no sidecar although a new one would, as reported by the operator.
 fn running(actor: &KnownActor, pod: &Value) -> Option<String> {
     pod["metadata"]["uid"].as_str()?;
     let reasons = actor.reported_reasons(name_of(pod));
@@ -329,7 +328,7 @@ fn running(actor: &KnownActor, pod: &Value) -> Option<String> {
         .iter()
         .map(|reason| {
             let entry = catalogue::entry(reason);
-            // The next step says what to do about it for this actor.
+            // The next step says what this actor does about it.
             let fix = entry.filter(|_| *reason != missing::STARTED_BEFORE_BINDING);
             let fix = fix.map_or_else(String::new, |it| format!(" {}", it.fix));
             let text = entry.map_or_else(String::new, |it| format!(": {}{fix}", it.meaning));
@@ -353,7 +352,7 @@ fn outcome(reason: InjectionReason, decision: Option<&Decision<'_>>) -> Outcome 
     }
 }
 
-/// The row of INJ-1 that a reason belongs to.
+/// The row of INJ-1 to which a reason belongs.
 fn rule_of(reason: InjectionReason) -> usize {
     use InjectionReason as Reason;
     match reason {
@@ -405,7 +404,7 @@ fn answers(
     answers.collect()
 }
 
-/// Why a rule lets the pod pass.
+/// Why a rule does not decide about the pod.
 fn passed(number: usize, actor: Option<&BoundActor>) -> String {
     match (number, actor) {
         (2, Some(actor)) => actor.to_string(),

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::cluster::has_sidecar;
 
-/// Stands for times that a file does not have.
+/// A placeholder for times that are missing in files.
 const SOME_TIME: &str = "2026-01-01T00:00:00Z";
 
-/// An actor of the pod's namespace.
+/// An actor in the pod's namespace.
 pub struct KnownActor {
     pub name: String,
     pub object: Value,
@@ -21,9 +21,9 @@ pub struct KnownActor {
 }
 
 impl KnownActor {
-    /// An actor as the API server has it.
+    /// An actor as the API server returns it.
     pub fn new(object: Value) -> Self {
-        // The webhook reads actors from text, borrowing from it.
+        // The webhook reads actors from text, from which it borrows.
         let projected = serde_json::from_str::<ProjectedActor>(&object.to_string());
         Self {
             name: object["metadata"]["name"]
@@ -55,7 +55,7 @@ impl KnownActor {
         Self::new(object)
     }
 
-    /// Why no pod of an actor that has its own workload is injected.
+    /// Why pods of an actor with its own workload are never injected.
     pub fn own_workload_text(name: &str) -> String {
         format!(
             "AsyncActor {name} has its own workload (spec.workload), whose pod template has the sidecar; \
@@ -63,7 +63,7 @@ impl KnownActor {
         )
     }
 
-    /// Whether its pods refer to objects that must be looked up.
+    /// Whether the owners of its pods must be looked up through other objects.
     pub fn has_intermediate_owners(&self) -> bool {
         let target = self.actor.as_ref().and_then(|it| it.target.as_ref());
         target.is_some_and(has_intermediate_owners)
@@ -75,7 +75,7 @@ impl KnownActor {
         Some(format!("{}/{}", target.kind, target.name))
     }
 
-    /// Whether this is a pod of the actor's own workload (spec.workload), which no binding concerns.
+    /// Whether this is a pod of the actor's own workload (spec.workload), to which bindings do not apply.
     pub fn has_own_pod(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         let is_named = [label::ASYA, label::ACTOR]
@@ -84,8 +84,8 @@ impl KnownActor {
         is_named && self.object["spec"]["workloadRef"].is_null() && has_sidecar(pod)
     }
 
-    /// Why the operator says that a pod has no sidecar. Status names only some of the pods of each reason, so of
-    /// another pod all reasons are possible.
+    /// Why a pod has no sidecar according to the operator. Status names only some of the pods for each reason, so for
+    /// other pods all reasons are possible.
     pub fn reported_reasons(&self, pod: &str) -> Vec<&str> {
         let reasons = self.object["status"]["pods"]["reasons"].as_array();
         let reasons = reasons.map_or(&[][..], Vec::as_slice);

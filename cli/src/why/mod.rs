@@ -54,14 +54,14 @@ pub async fn run(connection: &Connection, args: &WhyArgs) -> Result<Report, Fail
 /// Inputs of the decision.
 struct Gathered {
     pods: Vec<Asked>,
-    /// Whether the user has named a pod, and not an object that has pods.
+    /// Whether the user has named a pod rather than an object that has pods.
     is_one: bool,
     namespace: String,
     operator_namespace: String,
     actors: Vec<KnownActor>,
     installation: Option<Installation>,
     clusters: Option<IntermediateOwners>,
-    /// Whether the actors come from files, which say nothing of what has happened to them.
+    /// Whether the actors come from files, which do not show what has happened to them.
     offline: bool,
     notes: Vec<String>,
 }
@@ -100,7 +100,7 @@ async fn gather(connection: &Connection, args: &WhyArgs) -> Result<Gathered, Fai
     Ok(gathered)
 }
 
-/// The first pod of the file, with the file's actors or, if it has none, those of the cluster.
+/// The first pod in the file, with the file's actors or, if it has none, those of the cluster.
 async fn from_file(
     connection: &Connection,
     file: &Path,
@@ -189,7 +189,7 @@ async fn from_cluster(
     })
 }
 
-/// The `RayCluster`s of a namespace with their owners: pods of a `RayService` refer to them only (SAFE-30).
+/// A namespace's `RayCluster`s with their owners, because pods of a `RayService` refer only to them (SAFE-30).
 pub async fn ray_clusters(
     cluster: &Cluster,
     namespace: &str,

@@ -12,7 +12,7 @@ pub struct Nearest {
     pub missing: Vec<String>,
 }
 
-/// The binding of which the pod misses the fewest requirements; of several, the first.
+/// The binding of which the pod misses the fewest requirements; the first one if there are several.
 pub fn nearest<'a>(
     bindings: impl IntoIterator<Item = &'a BoundActor>,
     pod: &PodView<'_>,

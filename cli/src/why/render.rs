@@ -3,7 +3,7 @@
 use super::decide::{Explanation, Outcome, Verdict};
 use crate::output::{Paint, Table, paint, wrapped};
 
-/// The answer first, then the rules, then what to do.
+/// The answer first, then the rules, then the fix.
 pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
     let mut text = heading(explanation, width);
     for line in reasons(explanation) {
@@ -21,7 +21,7 @@ pub fn text(explanation: &Explanation, width: Option<usize>) -> String {
     text
 }
 
-/// Explanations of several pods: one for all that have the same.
+/// Explanations of several pods; pods with the same explanation share it.
 pub fn all(explanations: &[Explanation], width: Option<usize>) -> String {
     let mut left: Vec<&Explanation> = explanations.iter().collect();
     let mut pages = Vec::new();
@@ -62,7 +62,7 @@ fn heading(explanation: &Explanation, width: Option<usize>) -> String {
         None => format!("Pod {}", explanation.pod),
     };
     let rule = match explanation.outcome {
-        // The webhook's reason would say that no actor is concerned.
+        // The webhook's reason would be that no actor binds the pod.
         Outcome::FromTemplate => String::new(),
         _ => format!(" ({}, rule {})", explanation.reason, explanation.rule),
     };
@@ -115,7 +115,7 @@ fn rules(explanation: &Explanation) -> Table {
     table
 }
 
-/// Why it is so, and what to do.
+/// The reason, and the fix.
 fn reasons(explanation: &Explanation) -> Vec<String> {
     let mut lines = Vec::new();
     let decisive = explanation

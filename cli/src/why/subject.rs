@@ -25,7 +25,7 @@ enum Kind {
     /// Named without a kind: a pod, or else an actor.
     PodOrActor,
     Actor,
-    /// Of group apps.
+    /// Of the group `apps`.
     Workload(&'static str),
 }
 
@@ -46,7 +46,7 @@ impl Asked {
 }
 
 impl WhySubject {
-    /// Parses `NAME` or `KIND/NAME`, as kubectl and `trace` print them: also `deployment.apps/NAME`, and
+    /// Parses `NAME` or `KIND/NAME`, as printed by kubectl and `trace`; also `deployment.apps/NAME` and
     /// `AsyncActor/NAMESPACE/NAME`.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl WhySubject {
         self.kind == Kind::Pod
     }
 
-    /// Decides what a name without a kind means. Names of pods are long, so users often give that of the actor.
+    /// Decides what a name without a kind means. Names of pods are long, so users often give the actor's name.
     pub async fn resolved(self, cluster: &Cluster) -> Self {
         if self.kind != Kind::PodOrActor {
             return self;
@@ -104,7 +104,7 @@ impl WhySubject {
                 let actor = cluster.get(&actor, namespace, &self.name).await;
                 matches!(actor, Ok(Some(_)))
             }
-            // Why a pod cannot be read is said when it is read again.
+            // If a pod cannot be read, that is reported when it is read again.
             Ok(Some(_)) | Err(_) => false,
         };
         self.decided(has_actor)

@@ -1,4 +1,4 @@
-//! Actors and pods of tests, from seeds.
+//! Random actors and pods for tests, generated from seeds.
 
 use asya_fuzz::{injectors, pods};
 use asya_shared::admission::facts::WebhookFacts;
@@ -55,7 +55,7 @@ pub fn specs() -> [Value; 5] {
     ]
 }
 
-/// The namespace's actors: bound ones, and each kind of those that do not inject.
+/// The namespace's actors: bindings, and each kind of actor that does not inject.
 pub fn actors(rng: &mut Rng) -> Vec<Value> {
     let specs = specs();
     let mut first = actor("embed", rng.choice(&specs).unwrap());
@@ -99,7 +99,7 @@ pub fn plain_pod() -> Value {
     })
 }
 
-/// A pod of any shape: of the Deployment or not, with another injector's result or not, usable or not.
+/// A random pod: of the Deployment or not, already changed by another injector or not, usable or not.
 pub fn any_pod(rng: &mut Rng) -> Value {
     let mut pod = pods::pod(rng, plain_pod());
     match rng.u8(..16) {
@@ -120,7 +120,7 @@ pub fn any_pod(rng: &mut Rng) -> Value {
     pod
 }
 
-/// The webhook that knows these actors.
+/// A webhook that knows these actors.
 pub fn webhook(installation: &Installation, namespace: &str, actors: &[Value]) -> Webhook {
     let knowledge = ReviewContext {
         transports: &installation.transports,

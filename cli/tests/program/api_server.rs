@@ -1,4 +1,4 @@
-//! The built program beside an API server of a few lines.
+//! Runs the built program against a minimal API server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,10 +12,11 @@ use crate::file;
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request, as the lines of its head.
+/// The lines of a request's head.
 type Head = Vec<String>;
 
-/// Answers requests with a status and a body until the test ends. Returns its address, and the first lines of requests.
+/// Responds to requests with a status and a body until the test ends. Returns its address, and the first lines of
+/// requests.
 fn serve(
     answer: impl Fn(&Head) -> (u16, String) + Send + 'static,
 ) -> (SocketAddr, Receiver<String>) {
@@ -27,7 +28,7 @@ fn serve(
             let mut stream = stream.unwrap();
             let head = head_of(&stream);
             let (code, body) = answer(&head);
-            // The test may be over.
+            // The test may have ended.
             let _ = sender.send(head.into_iter().next().unwrap_or_default());
             let length = body.len();
             let _ = write!(
@@ -87,7 +88,8 @@ fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// docs/cli.md: proxies as with kubectl. None leads to this machine, and `proxy-url` is obeyed in any case.
+/// docs/cli.md: proxies work as with kubectl. This machine is reached without one, except that `proxy-url` is always
+/// used.
 #[test]
 fn proxy_is_used_as_by_kubectl() {
     let (server, _requests) = serve(|_| (200, list(ACTOR)));
@@ -149,7 +151,7 @@ fn proxy_is_used_as_by_kubectl() {
     }
 }
 
-/// docs/cli.md: `--watch` prints an answer also where the user may read actors and not watch them, and says so.
+/// docs/cli.md: if the user may read actors but not watch them, `--watch` prints an answer and says so.
 #[test]
 fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {
     let (address, _requests) = serve(|head| {
@@ -179,7 +181,7 @@ fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {
     program.wait().unwrap();
 }
 
-/// docs/cli.md: `--timeout` is for requests. A credential plugin waits for the user.
+/// docs/cli.md: `--timeout` limits requests. A credential plugin waits for the user.
 #[test]
 fn login_takes_no_time_from_requests() {
     let (address, _requests) = serve(|_| (200, list(ACTOR)));

@@ -1,4 +1,4 @@
-//! The built program: exit codes, and bad input, each answered by one line that says what to do.
+//! The built program: exit codes, and bad input, to which the answer is one line that says what to do.
 #![allow(clippy::unwrap_used)]
 
 mod api_server;
@@ -14,7 +14,7 @@ const UNREACHABLE: &str = concat!(
     "/../process/tests/unreachable-api-server.yaml"
 );
 
-/// What a run ended with.
+/// The result of a run.
 struct Ended {
     code: i32,
     out: String,
@@ -35,7 +35,7 @@ fn run(args: &[&str], input: &str) -> Ended {
     }
 }
 
-/// A file of this test run.
+/// A file for this test run.
 fn file(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).unwrap();
@@ -126,7 +126,7 @@ fn bad_input_is_one_line_and_exit_code_2() {
         for text in texts {
             assert!(ended.err.contains(text), "{args:?}: {}", ended.err);
         }
-        // What parsers show of a text belongs to no message of one line.
+        // What parsers quote of a text does not belong in a one-line message.
         assert!(!ended.err.contains("-->"), "{args:?}: {}", ended.err);
         assert!(
             !ended.err.contains("error: error"),
@@ -158,7 +158,7 @@ fn file_that_cannot_be_read_is_a_finding_that_needs_no_cluster() {
     }
 }
 
-/// A file that a script has redirected the output to would be cut off, and the script not know.
+/// Otherwise, a file to which a script redirects the output would be truncated without the script noticing.
 #[test]
 fn output_that_cannot_be_written_is_a_failure_unless_its_reader_has_seen_enough() {
     let program = assert_cmd::cargo::cargo_bin("kubectl-asya");

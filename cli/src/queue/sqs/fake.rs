@@ -1,4 +1,4 @@
-//! An SQS server with a clock of its own, which moves with the requests.
+//! An SQS server with its own clock, which advances with the requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,39 +10,40 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Account, Sqs};
 
-/// A message of a queue.
+/// A message in a queue.
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
     pub body: String,
     /// How often it was received.
     pub receives: u64,
     id: String,
-    /// The last one.
+    /// The latest receipt.
     receipt: String,
     hidden_until: u64,
 }
 
-/// What the server has, and how it behaves.
+/// The server's contents and behavior.
 #[derive(Debug, Default)]
 pub struct State {
     pub queues: BTreeMap<String, Vec<Stored>>,
     /// Seconds on its clock.
     pub now: u64,
-    /// Seconds that a request of these takes.
+    /// How many seconds each of these requests takes.
     pub receiving: u64,
     pub sending: u64,
-    /// It begins to look for messages that much further on each time: SQS keeps no order.
+    /// How much further on it starts looking for messages each time, since SQS keeps no order.
     pub stride: usize,
     looks: usize,
-    /// Whether it hides no message for longer.
+    /// Whether it refuses to hide messages for longer.
     pub refuses_extensions: bool,
-    /// How many deletions it accepts and ignores, as of a message that another consumer has received meanwhile.
+    /// How many deletions it accepts but ignores, as if another consumer had received the message meanwhile.
     pub ignored_deletions: u64,
-    /// The state of a message move task that is started, which has moved two messages; `None`: it knows no such tasks.
+    /// The state of a message move task that is started and has moved two messages; `None`: the server does not support
+    /// them.
     pub task: Option<&'static str>,
     pub refuses_to_cancel: bool,
     is_started: bool,
-    /// How many identifiers it has given out.
+    /// How many identifiers have been assigned.
     named: u64,
 }
 
@@ -229,7 +230,7 @@ impl State {
     }
 }
 
-/// Answers the requests of a connection.
+/// Serves the requests of a connection.
 async fn serve(stream: TcpStream, state: &Mutex<State>) {
     let mut stream = BufReader::new(stream);
     loop {

@@ -7,11 +7,11 @@ use aws_sdk_sqs::types::ChangeMessageVisibilityBatchRequestEntry as VisibilityCh
 use super::{BATCH, Receipt, Sqs, failure, refusal, seconds};
 use crate::answer::Failure;
 
-/// For how long a message is hidden from consumers when it is received, should this program be killed.
+/// Visibility timeout of received messages, which bounds how long they stay hidden if this program is killed.
 pub const HIDDEN: Duration = Duration::from_mins(1);
-/// A message with less time than this left is hidden for longer before anything is done with it.
+/// If a message has less time left than this, its visibility timeout is extended before anything is done with it.
 const SPARE: Duration = Duration::from_secs(30);
-/// For how long SQS hides a message at most.
+/// Maximum visibility timeout of SQS.
 const MAX_HIDDEN: Duration = Duration::from_hours(12);
 
 /// The time for which SQS hides a message.
@@ -22,7 +22,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Of a message that is asked for now.
+    /// The hold on a message that is requested now.
     pub fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -30,24 +30,24 @@ impl Hold {
         }
     }
 
-    /// Whether little time is left, or none.
+    /// Whether little or no time is left.
     pub fn is_short(&self, now: Instant) -> bool {
         self.until.saturating_duration_since(now) < SPARE
     }
 
-    /// Whether SQS may have given the message back.
+    /// Whether SQS may have taken the message back.
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.until
     }
 
-    /// For how much longer to hide it: longer each time, so that many messages cost few requests, and a killed program
-    /// does not hide them for much longer than it ran.
+    /// By how much to extend the hold: more each time, so that many messages need few requests, but a killed program
+    /// does not hide them for much longer than it has run.
     pub fn extension(&self, now: Instant) -> Duration {
         let held = now.saturating_duration_since(self.since);
         (HIDDEN + held).min(MAX_HIDDEN.saturating_sub(held))
     }
 
-    /// The hold after SQS has accepted the extension that was asked for `now`.
+    /// The hold after SQS has accepted the extension requested at `now`.
     pub fn extended(self, now: Instant) -> Self {
         Self {
             until: now + self.extension(now),
@@ -57,7 +57,7 @@ impl Hold {
 }
 
 impl Sqs {
-    /// Changes for how long messages are hidden from now on; returns for each whether this program still holds it.
+    /// Changes the visibility timeout of messages; returns for each whether this program still holds it.
     pub(super) async fn hide<'a>(
         &mut self,
         queue: &str,
@@ -93,7 +93,7 @@ impl Sqs {
         Ok(held)
     }
 
-    /// Extends the time of messages that have little left.
+    /// Extends the holds of messages that have little time left.
     pub(super) async fn extend(
         &mut self,
         queue: &str,
@@ -117,8 +117,7 @@ impl Sqs {
     }
 }
 
-/// Whether an error says that a receipt no longer holds its message. SQS says so in several ways, with a prefix or
-/// without.
+/// Whether an error means that a receipt no longer holds its message. SQS uses several codes, with or without a prefix.
 pub fn is_lapsed(code: &str) -> bool {
     let name = code.rsplit(['.', '#']).next().unwrap_or(code);
     matches!(

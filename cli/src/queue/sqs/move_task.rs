@@ -1,4 +1,4 @@
-//! Message move tasks, by which SQS itself moves the messages of a dead letter queue.
+//! Message move tasks, with which SQS itself moves the messages of a dead letter queue.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 
 const POLL: Duration = Duration::from_millis(500);
-/// Tasks that SQS lists.
+/// How many tasks SQS lists.
 const LISTED: i32 = 10;
-/// How often a task may be missing in that list before it is given up.
+/// How often a task may be missing from that list before this program gives up on it.
 const MAX_MISSING: u32 = 20;
 
 /// A task that this program has started.
 #[derive(Clone, Debug)]
 struct MoveTask {
-    /// SQS lists it of running tasks only.
+    /// SQS lists it only for running tasks.
     handle: Option<String>,
     /// ARN of the queue that it moves messages to.
     destination: String,
-    /// When the last task of the dead letter queue before it began, in ms since 1970.
+    /// When the previous task of the dead letter queue began, in ms since 1970.
     predecessor: Option<i64>,
-    /// When it began, once SQS has listed it.
+    /// When this task began, once SQS has listed it.
     began: Option<i64>,
 }
 
 impl MoveTask {
-    /// A task that was started after all that `listed` has.
+    /// A task that was started after all tasks in `listed`.
     fn new(handle: Option<String>, destination: String, listed: &[ListedTask]) -> Self {
         Self {
             handle,
@@ -41,8 +41,8 @@ impl MoveTask {
         }
     }
 
-    /// This task among those of its dead letter queue. SQS runs one at a time: of those that began later, others may
-    /// have started all but the first.
+    /// This task among those of its dead letter queue. SQS runs one at a time, so of those that began after the
+    /// predecessor, others may have started all but the first.
     fn find<'a>(&mut self, listed: &'a [ListedTask]) -> Option<&'a ListedTask> {
         let handle = self.handle.as_deref();
         let by_handle = handle.and_then(|_| listed.iter().find(|it| it.task_handle() == handle));
@@ -68,8 +68,8 @@ impl Sqs {
         interrupt: &Interrupt,
     ) -> Result<Option<Moved>, Failure> {
         let (source, destination) = (self.arn(dlq).await?, self.arn(queue).await?);
-        // Servers that do not know these calls differ in how they say so; moving one by one fails if this was another
-        // error.
+        // Servers without these calls report that in different ways; if this was another error, moving one by one
+        // fails, too.
         let listed = match self.move_tasks(&source).await {
             Err(SdkError::ServiceError(_)) => return Ok(None),
             listed => listed.map_err(|error| failure(dlq, &error))?,
@@ -86,7 +86,7 @@ impl Sqs {
         }
     }
 
-    /// The last move tasks of a queue.
+    /// The latest move tasks of a queue.
     async fn move_tasks(
         &self,
         arn: &str,
@@ -96,7 +96,7 @@ impl Sqs {
         Ok(found.results.unwrap_or_default())
     }
 
-    /// Follows a move of a queue's messages to its end, which an interrupt brings about.
+    /// Waits for the end of a move. An interrupt cancels the move.
     async fn moved(
         &self,
         dlq: &str,
@@ -117,7 +117,7 @@ impl Sqs {
                 }
                 Progress::Cancelled(count) => return Err(stopped(dlq, count, "CANCELLED", "")),
                 Progress::Running => {
-                    // The task may have ended just before it was to be cancelled; this one has not.
+                    // The task might have ended just before it was cancelled, but this one is still running.
                     if let Some(why) = refusal.take() {
                         return Err(why);
                     }
@@ -151,7 +151,7 @@ impl Sqs {
     }
 }
 
-/// What SQS says of a task, with how many messages it has moved.
+/// SQS' report on a task, with the number of messages moved.
 enum Progress {
     Ended(u64),
     Cancelled(u64),
@@ -211,7 +211,7 @@ mod tests {
             found(&mut ours(), &with(std::slice::from_ref(&ended))),
             Some(5)
         );
-        // Another one was started meanwhile.
+        // Meanwhile, another one was started.
         let other = task(8, "RUNNING", Some("other"));
         assert_eq!(
             found(&mut ours(), &with(&[other.clone(), ended.clone()])),
@@ -228,7 +228,7 @@ mod tests {
         let running = task(5, "RUNNING", Some("h"));
         assert_eq!(found(&mut seen, &with(&[running])), Some(5));
         assert_eq!(found(&mut seen, &with(&[other.clone(), ended])), Some(5));
-        // SQS lists the last ten.
+        // SQS lists only the last ten.
         assert_eq!(found(&mut seen, &[other]), None);
     }
 }

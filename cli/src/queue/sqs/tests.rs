@@ -56,7 +56,7 @@ fn delivery_counts_receives_before_this_one_and_knows_its_source() {
     );
 }
 
-/// docs/cli.md: no proxy leads to a port-forward. The SDK reads the variables, which only another process may be given.
+/// docs/cli.md: no proxy leads to a port-forward. The SDK reads the variables, which only another process can be given.
 #[tokio::test]
 async fn port_forward_is_reached_without_a_proxy() {
     if std::env::var("HTTP_PROXY").as_deref() != Ok(NOTHING) {
@@ -97,7 +97,7 @@ fn names() -> (Names, DeadLetters) {
     (names, dlq)
 }
 
-/// Messages of these actors, whose payload is the number of each.
+/// Messages of these actors, whose payloads are their numbers.
 fn messages<'a>(actors: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let bodies = actors.into_iter().enumerate().map(|(at, actor)| {
         let body = compose(&at.to_string(), actor, &at.to_string()).unwrap();
@@ -106,7 +106,7 @@ fn messages<'a>(actors: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     bodies.collect()
 }
 
-/// Of four messages, the last is the actor's.
+/// Four messages, of which only the last is the actor's.
 fn mixed() -> (Vec<String>, Vec<String>, Vec<String>) {
     let actors = ["chat", "chat", "ocr", ME].into_iter().cycle().take(40);
     let all = messages(actors);
@@ -115,7 +115,7 @@ fn mixed() -> (Vec<String>, Vec<String>, Vec<String>) {
     (all, mine, others)
 }
 
-/// QUE-14: the dead letters of other actors are held while the queue is searched.
+/// QUE-14: dead letters of other actors are held while the queue is searched.
 #[tokio::test]
 async fn search_of_a_shared_queue_may_take_longer_than_messages_are_hidden() {
     for (refuses, deletes) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -154,7 +154,7 @@ async fn search_of_a_shared_queue_may_take_longer_than_messages_are_hidden() {
     }
 }
 
-/// QUE-14: a message whose time is over may be another consumer's: it is not moved, and comes again.
+/// QUE-14: a message whose hold has expired may be another consumer's: it is not moved, and is redelivered.
 #[tokio::test]
 async fn message_is_moved_once_however_long_that_takes() {
     let all = messages([ME, ME, ME]);
@@ -174,7 +174,7 @@ async fn message_is_moved_once_however_long_that_takes() {
     assert_eq!(fake.bodies("asya-dlq"), [""; 0]);
 }
 
-/// QUE-14: SQS accepts the deletion of a message that it has delivered again, and keeps it.
+/// QUE-14: SQS accepts the deletion of a message that it has redelivered, but keeps the message.
 #[tokio::test]
 async fn message_that_was_moved_and_comes_again_is_removed() {
     let all = messages([ME; 12]);
@@ -233,7 +233,7 @@ async fn long_look_shows_each_message_once() {
     assert_eq!((peeked.rows.len(), ids.len()), (25, 25));
 }
 
-/// QUE-14: SQS would go on moving after the command has ended.
+/// QUE-14: otherwise, SQS would keep moving messages after the command has ended.
 #[tokio::test]
 async fn interrupt_cancels_the_move_of_the_server() {
     let done = |interrupted| DlqOutcome {

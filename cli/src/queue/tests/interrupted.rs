@@ -5,7 +5,7 @@ use std::task::Poll;
 use super::super::render::interrupted;
 use super::*;
 
-/// An interrupt that comes once it was looked for that often.
+/// An interrupt that comes once it has been checked for this often.
 fn after(looks: u32) -> Interrupt {
     let mut left = looks;
     Interrupt::when(std::future::poll_fn(move |_| {
@@ -17,7 +17,7 @@ fn after(looks: u32) -> Interrupt {
     }))
 }
 
-/// QUE-14: it is looked for before messages are taken, and before each of them.
+/// QUE-14: interrupts are checked for before messages are taken, and before each of them.
 #[tokio::test]
 async fn interrupt_ends_between_two_messages_and_puts_back_the_rest() {
     let (mine, other) = (message("1", "embed"), message("2", "chat"));

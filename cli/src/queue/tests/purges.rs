@@ -18,7 +18,7 @@ async fn purge_of_a_shared_queue_spares_the_messages_of_others() {
     }
 }
 
-/// The user has consented to two; a third came while they were asked.
+/// The user has consented to two; a third arrived meanwhile.
 #[tokio::test]
 async fn purge_deletes_no_more_than_what_was_consented_to() {
     for shared in [false, true] {
@@ -42,7 +42,7 @@ async fn dead_letter_that_arrives_during_a_purge_stays() {
     assert_eq!(broker.bodies("dlq"), ["3"]);
 }
 
-/// Another program may have taken some meanwhile.
+/// Meanwhile, another program may have taken some.
 #[tokio::test]
 async fn purge_says_how_many_the_broker_has_deleted() {
     let mut broker = Memory::with(&[("dlq", &["1", "2"])]);
@@ -51,7 +51,7 @@ async fn purge_says_how_many_the_broker_has_deleted() {
     assert!(broker.bodies("dlq").is_empty());
 }
 
-/// Of SQS, `PurgeQueue` would delete them, too: they are in flight, and come back.
+/// On SQS, `PurgeQueue` would delete messages in flight as well, although they would come back.
 #[tokio::test]
 async fn purge_spares_what_others_hold() {
     let mut broker = Memory::with(&[("dlq", &["held", "1", "2"])]);

@@ -1,4 +1,4 @@
-//! `why` and the webhook give the same reason for every pod.
+//! `why` gives the same reason as the webhook for every pod.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::why::testing::{
 
 const PODS: u64 = 10_000;
 
-/// The actors of a namespace, known to both.
+/// The actors of a namespace, known to both programs.
 struct Both<'a> {
     installation: &'a Installation,
     namespace: &'static str,
@@ -37,7 +37,7 @@ impl<'a> Both<'a> {
         self.webhook.review(pod).unwrap().pod
     }
 
-    /// Asks both. Returns the reason.
+    /// Asks both; returns the reason.
     fn agreed(&self, pod: &Value, what: &str) -> String {
         let explained = explain(&Question {
             pod,
@@ -73,7 +73,7 @@ fn why_agrees_with_the_webhook_on_generated_pods() {
             .entry(format!("{namespace} {actors:?}"))
             .or_insert_with(|| Both::new(&installation, namespace, &actors));
         if rng.u8(..4) == 0 {
-            // Reinvocation.
+            // Reinvocation of the webhook.
             pod = both.reviewed(&pod);
         }
         let reason = both.agreed(&pod, &seed.to_string());

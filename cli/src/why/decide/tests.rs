@@ -252,7 +252,7 @@ fn pod_of_an_actors_own_workload_has_the_sidecar_from_its_template() {
             );
         }
     }
-    // A label alone makes no pod of the actor.
+    // A label alone does not make it a pod of the actor.
     pod["spec"]["containers"] = json!([]);
     assert_eq!(explain_one(&pod, &actors).outcome, Outcome::NotInjected);
     pod["spec"]["containers"] = json!([{"name": "asya-sidecar"}]);
