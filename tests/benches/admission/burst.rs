@@ -1,5 +1,5 @@
-//! Creates a burst of pods through the API server: those of a bound `StatefulSet`, which the webhook injects, those of
-//! an unbound one, which are never sent to it, and those of the bound one while others flood the webhook's port.
+//! Creates a burst of pods through the API server: pods of a bound `StatefulSet`, which the webhook injects; pods of an
+//! unbound one, which are never sent to it; and pods of the bound one while others flood the webhook's port.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ use crate::load::Times;
 const NAMESPACE: &str = "burst";
 const BOUND: &str = "bound";
 const FREE: &str = "free";
-/// The maximum number of concurrent creates.
+/// Maximum number of concurrent creates.
 const CREATIONS: usize = 32;
-/// The `StatefulSet` controller numbers its pods from 0, and waits forever for the first one.
+/// The `StatefulSet` controller numbers its own pods from 0, and waits forever for the first one.
 const FIRST: usize = 1000;
 const SOON: Duration = Duration::from_mins(1);
 
@@ -32,7 +32,7 @@ const IDLE: usize = 5_000;
 const STREAMS: u32 = 256;
 const BODIES: usize = 40;
 
-/// Creates this many pods of each kind, after a tenth of them for warm-up; returns the times per kind.
+/// Creates this many pods of each kind, after a tenth of them for warm-up; returns the times for each kind.
 pub async fn measure(cluster: &Cluster, replica: &Instance, pods: usize) -> Result<Vec<String>> {
     let create = PostParams::default();
     let namespaces: Api<Namespace> = Api::all(cluster.client());

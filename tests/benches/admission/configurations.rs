@@ -1,4 +1,4 @@
-//! Webhook configurations of many bindings, and a replica of the webhook that starts.
+//! Webhook configurations for many bindings, and the start of a webhook replica.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub async fn applied() -> Result<String> {
     let (count, required) = (1_000, 100);
     let cluster = RunningCluster::start(Options::default()).await?;
     let operator = Operator::install(&cluster, json!({})).await?;
-    // Its first start installs the CRD.
+    // The first start installs the CRD.
     operator.start("first").await?.stop().await?;
     Crowd::create(&cluster, count, count, required).await?;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(cluster.client());
@@ -59,7 +59,7 @@ pub async fn applied() -> Result<String> {
     ))
 }
 
-/// The number of required entries, and of namespaces that entries select.
+/// The number of required entries, and of namespaces that the entries select.
 fn held(entries: &[&MutatingWebhook]) -> (usize, usize) {
     let required = entries
         .iter()

@@ -1,4 +1,4 @@
-//! Actors without a controller that reconciles them: the webhook watches them, and some are bindings in effect.
+//! Actors that no controller reconciles. The webhook watches them, and some are bindings in effect.
 
 use asya_tests::Result;
 use asya_tests::cluster::Cluster;
@@ -9,9 +9,9 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-/// The maximum number of concurrent creates.
+/// Maximum number of concurrent creates.
 const CREATIONS: usize = 32;
-/// The number of namespaces over which bindings are spread.
+/// Number of namespaces over which bindings are spread.
 pub const NAMESPACES: usize = 200;
 
 /// The actors that the webhook watches.
@@ -20,8 +20,8 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Creates this many actors, of which `bindings` bind a Deployment each, `required` of them so that no pod starts
-    /// without the sidecar; bindings are created last.
+    /// Creates this many actors. Of these, `bindings` bind a Deployment each, and `required` of those deny pods without
+    /// the sidecar. Bindings are created last.
     pub async fn create(
         cluster: &Cluster,
         actors: usize,
@@ -48,7 +48,6 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// The number of bindings.
     pub fn bindings(&self) -> usize {
         self.bindings
     }

@@ -51,7 +51,7 @@ fn rounds(one: impl Fn() -> Result<usize>) -> Result<Times> {
     Ok(times)
 }
 
-/// Our handler: decode, decide, and serialize the patch.
+/// Our handler: decodes, decides, and serializes the patch.
 fn ours(actor: &BoundActor, body: &str) -> Result<usize> {
     let envelope: Envelope<'_> = serde_json::from_str(body)?;
     let pod = PodView::decode(envelope.request.object.get())?;
@@ -61,7 +61,7 @@ fn ours(actor: &BoundActor, body: &str) -> Result<usize> {
     }
 }
 
-/// A typical handler: decode the pod into its full type, add two containers, and diff the two JSON texts.
+/// A typical handler: decodes the pod into its full type, adds two containers, and diffs the two JSON texts.
 fn typed(body: &str) -> Result<usize> {
     let review: Value = serde_json::from_str(body)?;
     let before = &review["request"]["object"];

@@ -21,12 +21,12 @@ use crate::reviews::review;
 
 const SECRET: &str = "asya-operator-webhook-tls";
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
-/// The port on which the chart's pods listen.
+/// The port that the chart's pods listen on.
 const PORT: u16 = 9443;
-/// The size of a review under load, in bytes.
+/// Size of a review under load, in bytes.
 const USUAL: usize = 12_000;
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Reviews are sent at this interval, in batches that yield the requested rate.
+/// Reviews are sent in batches at this interval; the batch size yields the requested rate.
 const BEAT: Duration = Duration::from_millis(10);
 const BEATS_PER_SECOND: u32 = 100;
 
@@ -103,7 +103,7 @@ impl Replica {
         .await
     }
 
-    /// Sends reviews one by one, each as soon as the last one is answered.
+    /// Sends reviews one by one, each as soon as the previous one is answered.
     pub async fn one_by_one(&self, size: usize, body: &str, count: usize) -> Result<String> {
         let mut times = Times::default();
         for _ in 0..count {
@@ -114,7 +114,7 @@ impl Replica {
         Ok(format!("server, one by one, {size:>7} bytes: {times}"))
     }
 
-    /// Sends reviews at a fixed rate, without waiting for earlier ones, for pods of all bindings.
+    /// Sends reviews for pods of all bindings at a fixed rate, without waiting for earlier ones.
     pub async fn under_load(&self, crowd: &Crowd, rate: u32, lasts: Duration) -> Result<String> {
         let bodies: Vec<_> = (0..crowd.bindings())
             .map(|number| review(&namespace_of(number), &target_of(number), USUAL))

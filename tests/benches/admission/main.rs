@@ -26,7 +26,7 @@ use crate::crowd::{Crowd, namespace_of, target_of};
 use crate::load::Replica;
 use crate::reviews::review;
 
-/// Typical pod sizes in bytes: a small pod, one of a model server, one with very many variables.
+/// Typical pod sizes in bytes: a small pod, a model server's, and one with very many variables.
 const SIZES: [usize; 3] = [3_000, 12_000, 100_000];
 
 /// Measures the webhook.

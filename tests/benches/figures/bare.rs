@@ -1,4 +1,4 @@
-//! A client that sends the operator's writes for a crowd of actors at full speed, without reconciling anything: it
+//! A client that sends the operator's writes for a crowd of actors at full speed, without reconciling anything. It
 //! measures the rate that the API server and the broker can sustain.
 
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Creates a client with up to `at_once` concurrent writes, under the account of the operator's instance of that
+    /// Creates a client with up to `at_once` concurrent writes, under the account of the operator's instance with that
     /// name. `status` is that of a running actor.
     pub async fn new(
         cluster: &Cluster,
@@ -100,7 +100,7 @@ impl Bare {
         })
     }
 
-    /// Creates the crowd and performs the operator's writes for each actor.
+    /// Creates the crowd, and performs the operator's writes for each actor.
     pub async fn serve(&self, crowd: &Crowd) -> Result<()> {
         let from = crowd.version().await?;
         self.prepare(crowd).await?;
@@ -165,7 +165,7 @@ impl Bare {
         tokio::try_join!(creation, begin, watch, finish).map(drop)
     }
 
-    /// Creates what the namespace and the broker need once.
+    /// Creates what the namespace and the broker need only once.
     async fn prepare(&self, crowd: &Crowd) -> Result<()> {
         let script = runtime_config_map(&crowd.namespace, SCRIPT, ADAPTERS).object;
         let api = crowd.api::<Light<NotUsed>>(&self.client, "", "ConfigMap");

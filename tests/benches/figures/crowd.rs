@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::progress::Counts;
 
-/// The maximum number of concurrent creates and deletes: as close to "at once" as an API server gets.
+/// Maximum number of concurrent creates and deletes: as close to "at once" as an API server gets.
 const AT_ONCE: usize = 32;
 /// Longer than any size takes; [`Crowd::patience`] is the limit for a given size.
 const PATIENCE: Duration = Duration::from_mins(30);
@@ -118,7 +118,7 @@ impl Crowd {
         actor
     }
 
-    /// Creates all actors; `created` is called with the name and uid of each.
+    /// Creates all actors; calls `created` with the name and UID of each.
     pub async fn create(&self, created: impl Fn(&str, String)) -> Result<()> {
         let api: Api<DynamicObject> = self.api(&self.client, "asya.sh", "AsyncActor");
         let (api, created) = (&api, &created);
@@ -135,7 +135,7 @@ impl Crowd {
             .await
     }
 
-    /// The status of actors that have settled.
+    /// The STATUS of actors that have settled.
     pub fn settled(&self) -> &'static str {
         match self.pods {
             Pods::Fixed(_) => "Running",
@@ -175,8 +175,8 @@ impl Crowd {
         .await
     }
 
-    /// The longest time that any part of the work on the crowd may take: two minutes, plus five times what each actor
-    /// took on 2 cores.
+    /// The maximum time for any part of the work on the crowd: two minutes, plus five times what each actor took on 2
+    /// cores.
     pub fn patience(&self) -> Duration {
         let actors = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let each = match self.pods {
@@ -190,7 +190,7 @@ impl Crowd {
     pub async fn leave(&self) -> Result<Duration> {
         let began = Instant::now();
         let actors: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
-        // A single deletecollection request would be cut off after a minute, complete or not.
+        // A single `deletecollection` request would be cut off after a minute, complete or not.
         let (one, params) = (&actors, &DeleteParams::default());
         futures::stream::iter(&self.names)
             .map(|name| async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asya_tests::{Error, Result};
 
-/// The unit of processor time in `/proc`; the same on every Linux.
+/// The unit of processor time in `/proc`, which is the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The number of processors and their load at the start.
@@ -19,7 +19,7 @@ pub fn about() -> Result<String> {
 /// The processor time that a process has used.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
-    // The name, in brackets, may contain anything; the columns follow it.
+    // The name, in parentheses, may contain anything; the columns follow it.
     let columns = stat.rsplit_once(')').map_or("", |(_, columns)| columns);
     let ticks = columns.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
@@ -29,7 +29,7 @@ pub fn cpu(pid: u32) -> Result<Duration> {
 /// The resident memory of a process, in MiB.
 pub struct Memory {
     pub resident: f64,
-    /// Without the pages of its program: how many of those are resident depends on how the kernel cached the file.
+    /// Excludes the program's own pages: how many of those are resident depends on how the kernel cached the file.
     allocated: f64,
 }
 

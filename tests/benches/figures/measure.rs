@@ -17,9 +17,9 @@ use crate::machine::{self, Memory};
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The number of reconciles of an instance since its start.
 const RECONCILES: &str = "controller_runtime_reconcile_total";
-/// The last objects that are applied for an actor.
+/// Resources of the objects that are applied last for an actor.
 const APPLIED: [&str; 2] = ["deployments", "scaledobjects"];
-/// The parts whose processor time is reported beside the writer's.
+/// The cluster components whose processor time is reported next to the writer's.
 const PARTS: [&str; 6] = [
     "kube-apiserver",
     "etcd",
@@ -43,9 +43,9 @@ pub struct Row {
     pub settled: f64,
     /// Writes for all actors, including those that the namespace needs once.
     pub writes: usize,
-    /// The rejected ones among the writes.
+    /// The number of rejected writes.
     pub refused: usize,
-    /// The most writes that were received within one second.
+    /// The highest number of writes received within one second.
     pub peak: usize,
     /// The writes by kind, with their number and times.
     pub kinds: Vec<Kind>,
@@ -61,7 +61,7 @@ pub struct Kind {
     pub name: String,
     /// The number of writes.
     pub count: usize,
-    /// When the first write, half of the writes and the last write had been received.
+    /// When the first write, half of the writes, and the last write had been received.
     pub times: [f64; 3],
 }
 
@@ -83,7 +83,6 @@ impl<'a> Bench<'a> {
         Self { cluster, user }
     }
 
-    /// The cluster.
     pub fn cluster(&self) -> &RunningCluster {
         self.cluster
     }
@@ -105,7 +104,7 @@ impl<'a> Bench<'a> {
         let begun = self.begin().await?;
         let settled =
             async { tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from)).map(drop) };
-        // Fail if the instance exits, for example because it could not renew its lease in time: nothing restarts it.
+        // Fails if the instance exits, for example because it could not renew its lease in time: nothing restarts it.
         instance.process().alive_while(settled).await?;
         let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
         self.writes_end().await?;
@@ -191,7 +190,7 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// Waits for two seconds without a write.
+    /// Waits until there has been no write for two seconds.
     async fn writes_end(&self) -> Result<()> {
         let audit = self.cluster.audit();
         let mut mark = audit.mark().await?;
@@ -207,7 +206,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The most of these times, in seconds, within one second.
+/// The highest number of these times, in seconds, within one second.
 fn peak(mut times: Vec<f64>) -> usize {
     times.sort_by(f64::total_cmp);
     let begins = times.iter().enumerate();

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use asya_tests::{Error, Result};
 
-/// How often progress is reported.
+/// Interval of progress reports.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The number of actors in each stage.
 #[derive(Default)]
 pub struct Counts {
     size: usize,
@@ -72,7 +71,7 @@ impl Limit {
     /// Runs one part of the work, and reports its progress on stderr.
     ///
     /// # Errors
-    /// When the work fails or takes longer than `at_most`, or the time of the whole run is over.
+    /// If the work fails or takes longer than `at_most`, or the time for the whole run is over.
     pub async fn part<T>(
         &self,
         what: &str,

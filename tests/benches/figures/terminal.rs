@@ -1,4 +1,4 @@
-//! `kubectl asya status` of a crowd, beside a bare `kubectl get`.
+//! `kubectl asya status` of a crowd, compared with a bare `kubectl get`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::crowd::Crowd;
 
-/// How often each command runs, in turn with the others.
+/// How often each command runs, alternating with the other one.
 const RUNS: usize = 7;
 
 /// A command, and how long its runs took, in seconds.
@@ -32,7 +32,7 @@ impl Timed {
         }
     }
 
-    /// From the start of the process to its end.
+    /// Measures one run, from the start of the process to its end.
     async fn run(&mut self, kubeconfig: &Path, home: &Path) -> Result<()> {
         let began = Instant::now();
         let output = Command::new(&self.program)
@@ -45,7 +45,7 @@ impl Timed {
             .map_err(Error::other)?;
         self.seconds.push(began.elapsed().as_secs_f64());
         self.bytes = output.stdout.len();
-        // 1: an actor needs attention.
+        // Exit code 1: an actor needs attention.
         if !matches!(output.status.code(), Some(0 | 1)) || output.stdout.is_empty() {
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(Error::other(format!("{self}: {message}")));

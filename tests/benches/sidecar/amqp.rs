@@ -1,5 +1,5 @@
-//! The least of AMQP 0-9-1 that moving messages takes, with blocking I/O on one connection and one channel. It is
-//! independent of the sidecar's client, so that a flaw of that one cannot hide in the comparison.
+//! The minimum of AMQP 0-9-1 for moving messages, with blocking I/O on one connection and one channel. Independent of
+//! the sidecar's client, so that the comparison cannot hide a flaw of that client.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -40,7 +40,7 @@ impl Login {
         }
     }
 
-    /// The login that the environment of a sidecar holds.
+    /// The login in the environment of a sidecar.
     pub fn from_env() -> Result<Self> {
         Ok(Self {
             host: variable("ASYA_RABBITMQ_HOST")?,
@@ -53,7 +53,7 @@ impl Login {
         })
     }
 
-    /// The login as the environment of a sidecar.
+    /// The login as environment variables of a sidecar.
     pub fn env(&self) -> [(&'static str, String); 5] {
         [
             ("ASYA_RABBITMQ_HOST", self.host.clone()),
@@ -70,7 +70,7 @@ pub fn variable(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::Other(format!("{name}: {error}")))
 }
 
-/// What the broker sends.
+/// An event from the broker.
 pub enum Event {
     Delivered { tag: u64, body: Vec<u8> },
     Confirmed { number: u64, multiple: bool },
@@ -83,7 +83,7 @@ pub enum Acknowledgements {
     None,
 }
 
-/// A delivery whose body is not complete yet.
+/// A delivery whose body is still incomplete.
 struct Partial {
     tag: u64,
     size: usize,
@@ -98,7 +98,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     partial: Option<Partial>,
     published: u64,
-    /// Of the queue that was declared last.
+    /// Of the last queue that was declared.
     consumers: usize,
 }
 
@@ -126,7 +126,7 @@ impl Connection {
         this.await_method((10, 30))?;
         let mut tune = 1_u16.to_be_bytes().to_vec();
         tune.extend(FRAME_MAX.to_be_bytes());
-        // No heartbeats: runs are short.
+        // No heartbeats, since runs are short.
         tune.extend(0_u16.to_be_bytes());
         this.method(0, (10, 31), &tune);
         let mut open = short(login.vhost.as_bytes());
@@ -140,7 +140,7 @@ impl Connection {
         Ok(this)
     }
 
-    /// Starts the consumer of a queue.
+    /// Starts a consumer on a queue.
     pub fn consume(
         &mut self,
         queue: &str,
@@ -165,7 +165,7 @@ impl Connection {
         self.await_method((60, 21))
     }
 
-    /// The number of consumers that an existing queue has now.
+    /// How many consumers an existing queue has now.
     pub fn consumers(&mut self, queue: &str) -> Result<usize> {
         const PASSIVE: u8 = 1;
         let mut declare = 0_u16.to_be_bytes().to_vec();
@@ -177,7 +177,7 @@ impl Connection {
         Ok(self.consumers)
     }
 
-    /// Publishes a persistent, mandatory message; returns the number that its confirm will carry.
+    /// Publishes a persistent, mandatory message; returns the delivery tag of its confirm.
     pub fn publish(&mut self, queue: &str, body: &[u8]) -> u64 {
         const MANDATORY: u8 = 1;
         const CONTENT_TYPE_AND_DELIVERY_MODE: u16 = (1 << 15) | (1 << 12);
@@ -208,7 +208,7 @@ impl Connection {
         self.method(1, (60, 80), &ack);
     }
 
-    /// Sends what was written.
+    /// Sends buffered frames.
     pub fn flush(&mut self) -> Result<()> {
         if !self.output.is_empty() {
             self.stream.set_nonblocking(false).map_err(Error::other)?;
@@ -218,7 +218,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The next event that has arrived; `None` if there is none.
+    /// The next event, if one has arrived.
     pub fn poll(&mut self) -> Result<Option<Event>> {
         if self.events.is_empty() {
             self.stream.set_nonblocking(true).map_err(Error::other)?;
@@ -227,7 +227,7 @@ impl Connection {
         Ok(self.events.pop_front())
     }
 
-    /// Sends what was written, and waits for the next event.
+    /// Sends buffered frames, and waits for the next event.
     pub fn wait(&mut self) -> Result<Event> {
         self.flush()?;
         loop {
@@ -261,7 +261,7 @@ impl Connection {
         Ok(others)
     }
 
-    /// Takes a frame; returns a method that is no event.
+    /// Handles a frame; returns its method if that is not an event.
     fn take(&mut self, kind: u8, payload: &[u8]) -> Result<Option<(u16, u16)>> {
         match (kind, self.partial.take()) {
             (METHOD, _) => return self.take_method(payload),
@@ -341,7 +341,7 @@ impl Connection {
     }
 }
 
-/// The first complete frame: its kind, its payload, and what follows it.
+/// The first complete frame: its type, its payload, and what follows it.
 fn frame_in(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let length = u32::from_be_bytes(*input.get(3..)?.first_chunk()?) as usize;
     let payload = input.get(HEAD..HEAD + length)?;
@@ -349,7 +349,7 @@ fn frame_in(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*input.first()?, payload, after))
 }
 
-/// A 64-bit number of a payload.
+/// The 64-bit number at an offset of a payload.
 fn number(payload: &[u8], at: usize) -> u64 {
     let bytes = payload.get(at..).and_then(<[u8]>::first_chunk);
     bytes.copied().map(u64::from_be_bytes).unwrap_or_default()

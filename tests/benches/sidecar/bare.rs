@@ -1,5 +1,5 @@
-//! The bare mover: the least that any sidecar has to do, and nothing else. It decides nothing, survives nothing and
-//! tells nothing. It runs as a process of its own, as the sidecar does.
+//! The bare mover: the minimum that any sidecar must do. It makes no decisions, recovers from nothing and reports
+//! nothing. Like the sidecar, it runs as its own process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IoSlice, Read as _, Write as _};
@@ -49,7 +49,7 @@ pub fn move_on_rabbitmq() -> Result<()> {
     }
 }
 
-/// The sources of the publications that are confirmed now.
+/// The sources of the publications that this confirm covers.
 fn confirmed(unconfirmed: &mut BTreeMap<u64, u64>, number: u64, multiple: bool) -> Vec<u64> {
     if !multiple {
         return unconfirmed.remove(&number).into_iter().collect();
@@ -58,7 +58,8 @@ fn confirmed(unconfirmed: &mut BTreeMap<u64, u64>, number: u64, multiple: bool) 
     std::mem::replace(unconfirmed, rest).into_values().collect()
 }
 
-/// Moves messages of SQS until it is killed: receive up to ten, forward, send, delete, one after the other.
+/// Moves messages on SQS until it is killed: receives up to ten, and forwards, sends and deletes them one after the
+/// other.
 pub fn move_on_sqs() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -84,7 +85,7 @@ pub fn move_on_sqs() -> Result<()> {
     })
 }
 
-/// A client that does not sign its requests, which the server does not check.
+/// A client that does not sign its requests, since the server does not check signatures.
 struct SqsClient {
     endpoint: String,
     client: reqwest::Client,
@@ -123,7 +124,7 @@ fn socket() -> Result<PathBuf> {
     Ok(PathBuf::from(variable("ASYA_SOCKET_DIR")?).join(SOCKET))
 }
 
-/// What the runtime makes of a message, to be sent on. The reply's only element is a whole message except for its id.
+/// The runtime's result for a message, to be sent on. The reply's only element is a complete message except for its id.
 pub fn result_of(socket: &Path, message: &[u8]) -> Result<Vec<u8>> {
     let reply = call(socket, message).map_err(|error| Error::Other(format!("runtime: {error}")))?;
     let element = reply
@@ -135,7 +136,7 @@ pub fn result_of(socket: &Path, message: &[u8]) -> Result<Vec<u8>> {
     Ok(result)
 }
 
-/// One request to the runtime.
+/// Sends one request to the runtime.
 fn call(socket: &Path, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     let length = u32::try_from(request.len())

@@ -15,7 +15,7 @@ use crate::throughput::declare;
 
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// Restarts the broker under a crowd of sidecars, and reports their logins. Returns the new server, too.
+/// Restarts the broker under a crowd of sidecars, and reports their logins. Also returns the new server.
 pub async fn restart(
     broker: &RabbitMq,
     server: Process,
@@ -40,7 +40,7 @@ pub async fn restart(
     let listening = Instant::now();
     server.alive_while(consuming(broker, count)).await?;
     let took = listening.elapsed();
-    // Not from the broker's log, which drops entries when there are more than 500 a second.
+    // Not from the broker's log, which drops entries above 500 a second.
     let logins = eventually("all connections are listed", PATIENCE, async || {
         let times = connections(broker).await?;
         let times = times.iter().filter_map(|it| it["connected_at"].as_u64());
@@ -58,7 +58,7 @@ pub async fn restart(
     Ok((report, server))
 }
 
-/// The most of these times, in milliseconds, that lie within a second.
+/// The highest number of these times, in milliseconds, within one second.
 fn most_in_a_second(times: &[u64]) -> usize {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -69,8 +69,8 @@ fn most_in_a_second(times: &[u64]) -> usize {
     within.max().unwrap_or_default()
 }
 
-/// Waits until this many consumers are at the queue. Asks the queue itself, for the management API's figures are up to
-/// 5 s old.
+/// Waits until the queue has this many consumers. Asks the queue itself, since the management API's figures are up to 5
+/// s old.
 async fn consuming(broker: &RabbitMq, count: usize) -> Result<()> {
     let login = Login::to(broker);
     eventually(format!("{count} sidecars consume"), PATIENCE, async || {

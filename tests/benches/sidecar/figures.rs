@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The value below which this percentage of all lies.
+/// The value below which this percentage of all values lies.
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -10,12 +10,12 @@ pub fn percentile(values: &[f64], percent: usize) -> f64 {
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// The median.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 50)
 }
 
-/// The median of what is made of both values of each round, so that a load that changes between rounds cancels out.
+/// The median over all rounds of what `made` computes from a round's two values, so that load that varies between
+/// rounds cancels out.
 pub fn median_of_rounds(bare: &[f64], ours: &[f64], made: fn(f64, f64) -> f64) -> f64 {
     let rounds = bare.iter().zip(ours);
     median(
@@ -25,7 +25,6 @@ pub fn median_of_rounds(bare: &[f64], ours: &[f64], made: fn(f64, f64) -> f64) -
     )
 }
 
-/// A duration in milliseconds.
 pub fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
@@ -35,7 +34,6 @@ pub fn many(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// A Markdown table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();

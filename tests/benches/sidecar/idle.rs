@@ -1,4 +1,4 @@
-//! What a sidecar without messages costs (SC-104).
+//! What a sidecar costs without messages (SC-104).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::mover::{Kind, Settings};
 use crate::throughput::declare;
 
-/// So that what a start does is over, and two heartbeats are seen.
+/// Long enough for the start to be over and two heartbeats to be seen.
 const SETTLE: Duration = Duration::from_secs(15);
 const SPAN: Duration = Duration::from_mins(1);
 const HEARTBEAT: u64 = 8;
@@ -36,7 +36,7 @@ pub async fn on_rabbitmq(broker: &RabbitMq, settings: &Settings) -> Result<Strin
     ))
 }
 
-/// The same without traffic, which the server does not tell.
+/// The same without traffic, which the server does not report.
 pub async fn on_sqs(settings: &Settings) -> Result<String> {
     let mover = settings.start(Kind::Sidecar).await?;
     let watching = async {
@@ -64,7 +64,7 @@ async fn traffic(broker: &RabbitMq) -> Result<u64> {
     sum.ok_or_else(|| Error::other("the broker does not tell the traffic"))
 }
 
-/// All connections of sidecars, as the management API lists them.
+/// All connections of sidecars, from the management API.
 pub async fn connections(broker: &RabbitMq) -> Result<Vec<Value>> {
     let answer = broker
         .request(Method::GET, &["connections"])?

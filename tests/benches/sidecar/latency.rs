@@ -1,4 +1,4 @@
-//! How long a message takes, from the producer to the consumer of its result, at a rate that keeps nobody busy
+//! How long a message takes from the producer to the consumer of its result, at a rate that leaves everyone mostly idle
 //! (SC-105).
 
 use asya_tests::Result;
@@ -10,14 +10,14 @@ use crate::mover::{KINDS, Kind, Settings};
 use crate::throughput::declare;
 use crate::traffic::{Sink, send_steadily};
 
-/// Messages a second.
+/// Messages per second.
 const RATE: u32 = 200;
-/// Messages at the beginning that do not count.
+/// The first messages, which do not count.
 const WARM_UP: usize = 200;
-/// Of each mover and round.
+/// Messages per mover and round.
 const COUNT: usize = WARM_UP + 1_000;
 
-/// Both movers in turns.
+/// Runs both movers in turn.
 pub async fn compare(broker: &RabbitMq, settings: &Settings, rounds: usize) -> Result<String> {
     let mut rows = Vec::new();
     for queues in ["classic", "quorum"] {

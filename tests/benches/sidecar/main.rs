@@ -117,7 +117,7 @@ fn measure(args: &Args) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let code = runtime.block_on(asya_tests::run_to_end(Box::pin(within(args))));
-    // A thread that waits for results that no longer come is no reason to wait.
+    // Do not wait for a thread that waits for results that will not come.
     runtime.shutdown_background();
     code
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The actor whose queue is consumed.
 pub const FROM: &str = "foo";
-/// The actor that gets the results.
+/// The actor that receives the results.
 pub const TO: &str = "bar";
 /// Its queue.
 pub const TO_QUEUE: &str = "asya-bar";
@@ -15,10 +15,10 @@ pub fn queue(actor: &str) -> String {
     format!("asya-{actor}")
 }
 
-/// The moment from which messages count.
+/// The moment from which times in messages count.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// A message of about 300 bytes that tells when it was sent.
+/// A message of about 300 bytes that contains the time at which it was sent.
 pub fn message(number: usize) -> String {
     let sent = EPOCH.elapsed().as_micros();
     let text = "x".repeat(200);

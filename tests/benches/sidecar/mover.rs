@@ -11,7 +11,6 @@ use crate::amqp::Login;
 use crate::machine::{self, Memory};
 use crate::messages::FROM;
 
-/// The transport of a run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
     Rabbitmq,
@@ -27,7 +26,7 @@ impl Transport {
     }
 }
 
-/// What moves messages.
+/// The program that moves messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Sidecar,
@@ -37,7 +36,7 @@ pub enum Kind {
 /// Both, in the order in which they take turns.
 pub const KINDS: [Kind; 2] = [Kind::Bare, Kind::Sidecar];
 
-/// The settings that both get.
+/// The settings for both movers.
 #[derive(Clone)]
 pub struct Settings {
     transport: Transport,
@@ -75,13 +74,13 @@ impl Settings {
             ("ASYA_TRANSPORT", transport.name()),
             ("ASYA_ACTOR_NAME", FROM),
             ("ASYA_SOCKET_DIR", &folder),
-            // As the image sets them (SC-98).
+            // As set in the image (SC-98).
             ("MALLOC_ARENA_MAX", "1"),
             ("MALLOC_MMAP_THRESHOLD_", "1048576"),
         ])
     }
 
-    /// The same settings and others.
+    /// The same settings, plus these variables.
     pub fn with(mut self, variables: &[(&str, &str)]) -> Self {
         let variables = variables.iter();
         self.env
@@ -89,7 +88,7 @@ impl Settings {
         self
     }
 
-    /// Starts one of the two.
+    /// Starts one of the two movers.
     pub async fn start(&self, kind: Kind) -> Result<Mover> {
         let probes = ports::free()?;
         let spec = match kind {
@@ -109,7 +108,7 @@ impl Settings {
     }
 }
 
-/// The folder of the programs.
+/// The folder with the programs.
 fn bin_folder() -> PathBuf {
     std::env::var_os("ASYA_BIN_DIR").map_or_else(
         || PathBuf::from(env!("CARGO_BIN_EXE_asya-cluster")).with_file_name(""),
@@ -124,22 +123,22 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// The processor time that it has used, in milliseconds.
+    /// Processor time used so far, in milliseconds.
     pub fn cpu(&self) -> Result<f64> {
         Ok(machine::cpu(self.process.pid())?.as_secs_f64() * 1e3)
     }
 
-    /// Its resident memory, in MiB.
+    /// Resident memory, in MiB.
     pub fn memory(&self) -> Result<f64> {
         Ok(Memory::of(self.process.pid())?.resident)
     }
 
-    /// The number of its threads.
+    /// Number of threads.
     pub fn threads(&self) -> Result<usize> {
         Ok(self.tasks()?.len())
     }
 
-    /// The processor time of all its threads in nanoseconds, exactly: for a process that does next to nothing.
+    /// The exact processor time of all threads in nanoseconds, for a process that does almost nothing.
     pub fn exact_cpu(&self) -> Result<u64> {
         let times = self.tasks()?.into_iter().map(|task| {
             let text = std::fs::read_to_string(task.join("schedstat")).map_err(Error::other)?;
@@ -155,12 +154,12 @@ impl Mover {
         Ok(tasks.flatten().map(|task| task.path()).collect())
     }
 
-    /// Whether its probes answer.
+    /// Whether the probes answer.
     pub fn listens(&self) -> bool {
         TcpStream::connect(("127.0.0.1", self.probes)).is_ok()
     }
 
-    /// Runs `work`, but fails as soon as the mover ends.
+    /// Runs `work`, but fails as soon as the mover exits.
     pub async fn while_it_runs<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.process.alive_while(work).await
     }

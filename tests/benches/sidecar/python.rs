@@ -1,4 +1,4 @@
-//! The sidecar with `asya_runtime.py`, beside the bare mover and a client that only calls this runtime (SC-102).
+//! The sidecar with `asya_runtime.py`, compared with the bare mover and a client that only calls this runtime (SC-102).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::throughput::{GOALS, one, rows_of, table_of};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// The client, the bare mover and the sidecar in turns. On a broker no mover reaches the rate of the client, since this
-/// runtime is faster than a broker: what the sidecar costs shows beside the bare mover.
+/// Runs the client, the bare mover and the sidecar in turn. No mover reaches the client's rate, since this runtime is
+/// faster than a broker; the comparison with the bare mover shows the cost of the sidecar.
 pub async fn compare(broker: &RabbitMq, rounds: usize, count: usize) -> Result<String> {
     let folder = Folder::create("bench-runtime")?;
     let runtime = start(folder.path()).await?;
@@ -63,7 +63,7 @@ async fn start(folder: &Path) -> Result<Process> {
     Ok(runtime)
 }
 
-/// Calls the runtime, one message after the other; returns the messages a second.
+/// Calls the runtime with one message after the other; returns the messages per second.
 async fn direct(folder: &Path, count: usize) -> Result<f64> {
     let socket = folder.join(SOCKET);
     let calling = tokio::task::spawn_blocking(move || {

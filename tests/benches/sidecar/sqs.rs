@@ -1,6 +1,6 @@
-//! The same on SQS (SC-103, SC-104). The bare mover receives ten, and sends and deletes one after the other, without
-//! signatures; the sidecar does so side by side. So the rates say little, and processor time and memory are the
-//! figures.
+//! The same on SQS (SC-103, SC-104). The bare mover receives ten messages, and sends and deletes them one after the
+//! other, without signatures; the sidecar does so concurrently. So the rates say little; processor time and memory are
+//! the figures that count.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::throughput::{Goals, Run, rows_of, table_of};
 
 const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Messages at the beginning that do not count.
+/// The first messages, which do not count.
 const WARM_UP: usize = 100;
 const GOALS: Goals = Goals {
     rate: None,
@@ -30,7 +30,7 @@ pub async fn declare(client: &Sqs) -> Result<()> {
     client.create(TO_QUEUE).await
 }
 
-/// Both movers in turns.
+/// Runs both movers in turn.
 pub async fn compare(
     client: &Sqs,
     settings: &Settings,
@@ -65,7 +65,7 @@ async fn one(client: &Sqs, settings: &Settings, kind: Kind, count: usize) -> Res
             memory: mover.memory()?,
             threads: mover.threads()?,
         };
-        // What is not deleted yet would come back in the next round.
+        // Messages that are not deleted yet would come back in the next round.
         eventually("all messages are deleted", PATIENCE, async || {
             let [waiting, taken] = counts(client, &queue(FROM)).await.map_err(NotYet::new)?;
             check(
@@ -80,7 +80,7 @@ async fn one(client: &Sqs, settings: &Settings, kind: Kind, count: usize) -> Res
     mover.process.stop(PATIENCE).await.map(|_| run)
 }
 
-/// How far a mover is.
+/// The progress of a mover.
 struct Progress {
     count: usize,
     at: Instant,
@@ -88,7 +88,8 @@ struct Progress {
     cpu: f64,
 }
 
-/// Waits until this many messages are moved. Asks seldom, because each answer is work of the server that is measured.
+/// Waits until this many messages are moved. Polls rarely, because each answer takes processor time of the measured
+/// server.
 async fn moved(client: &Sqs, mover: &Mover, wanted: usize) -> Result<Progress> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -104,7 +105,7 @@ async fn moved(client: &Sqs, mover: &Mover, wanted: usize) -> Result<Progress> {
     }
 }
 
-/// The messages of a queue that wait, and those that a consumer has.
+/// The numbers of waiting messages and of messages in flight.
 async fn counts(client: &Sqs, queue: &str) -> Result<[usize; 2]> {
     let all = client.attributes(queue).await?;
     let names = [

@@ -15,10 +15,10 @@ use crate::traffic::fill;
 
 const STARTS: usize = 15;
 const SOON: Duration = Duration::from_secs(10);
-/// How often the probes are tried.
+/// Interval at which the probes are tried.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Starts of both movers in turns, with runtime, broker and a message ready.
+/// Starts both movers in turn, with runtime, broker and a message ready.
 pub async fn compare(broker: &RabbitMq, settings: &Settings, stub: &Stub) -> Result<String> {
     let (mut probes, mut calls) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {

@@ -1,4 +1,4 @@
-//! A runtime that replies at once, in a thread of this process.
+//! A runtime that replies at once, on a thread of this process.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,7 +18,7 @@ pub struct Stub {
 }
 
 impl Stub {
-    /// Listens in a folder, and is ready.
+    /// Listens in a folder, and becomes ready.
     pub fn start(folder: &Path) -> Result<Self> {
         let listener = UnixListener::bind(folder.join(SOCKET)).map_err(Error::other)?;
         std::fs::write(folder.join(READY_FILE), "ready\nconcurrency=1\n").map_err(Error::other)?;
@@ -28,14 +28,14 @@ impl Stub {
         let serving = stub.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A probe connects and sends nothing, and a mover may be killed meanwhile.
+                // A probe connects without sending anything, and a mover may be killed meanwhile.
                 let _ = serving.serve(stream);
             }
         });
         Ok(stub)
     }
 
-    /// When the first call since the last look arrived.
+    /// When the first call since the previous query arrived.
     pub fn take_first_call(&self) -> Option<Instant> {
         self.first
             .lock()

@@ -1,4 +1,4 @@
-//! How many messages a second, at what cost (SC-102, SC-103, and the memory of SC-104).
+//! How many messages per second, and at what cost (SC-102, SC-103, and the memory of SC-104).
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::messages::{FROM, TO_QUEUE, queue};
 use crate::mover::{KINDS, Kind, Settings};
 use crate::traffic::{Sink, fill};
 
-/// Messages at the beginning that do not count: the lookahead is enabled after 32 calls, and the broker needs some time
-/// to reach its rate.
+/// The first messages, which do not count: lookahead is enabled after 32 calls, and the broker takes some time to reach
+/// its rate.
 pub const WARM_UP: usize = 1_000;
 
-/// What one run showed.
+/// The results of one run.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// Messages a second.
+    /// Messages per second.
     pub rate: f64,
     /// Processor time of the mover per message, in milliseconds.
     pub cpu: f64,
@@ -28,11 +28,11 @@ pub struct Run {
     pub threads: usize,
 }
 
-/// What a mover has to reach.
+/// The goals of a mover.
 pub struct Goals {
-    /// Of the bare mover's rate, in percent.
+    /// Percentage of the bare mover's rate.
     pub rate: Option<f64>,
-    /// Messages a second, whatever the bare mover reaches.
+    /// Messages per second, whatever the bare mover reaches.
     pub messages: Option<f64>,
     /// Processor time per message, in milliseconds.
     pub cpu: f64,
@@ -48,10 +48,10 @@ pub const GOALS: Goals = Goals {
     memory: 10.0,
 };
 
-/// Five times what Go's sidecar reached at best (docs/spec/sidecar.md, section 16).
+/// Five times the best rate of the Go sidecar (docs/spec/sidecar.md, section 16).
 const FIVE_TIMES_GO: f64 = 5.0 * 299.0;
 
-/// Both movers in turns, on both types of queues.
+/// Runs both movers in turn, on both queue types.
 pub async fn compare(
     broker: &RabbitMq,
     settings: &Settings,
@@ -85,7 +85,7 @@ pub fn table_of(name: &str, rows: &[Vec<String>]) -> String {
     )
 }
 
-/// The median of each mover, and that of how they compare in each round.
+/// The median of each mover, and the median of their comparison in each round.
 pub fn rows_of(name: &str, runs: &[(Kind, Run)], goals: &Goals) -> Vec<Vec<String>> {
     let of = |kind: Kind, value: fn(&Run) -> f64| -> Vec<f64> {
         let runs = runs.iter().filter(|(by, _)| *by == kind);
@@ -120,7 +120,7 @@ pub fn rows_of(name: &str, runs: &[(Kind, Run)], goals: &Goals) -> Vec<Vec<Strin
     ]
 }
 
-/// New, empty queues.
+/// Creates new, empty queues.
 pub async fn declare(broker: &RabbitMq, kind: &str) -> Result<()> {
     for name in [queue(FROM), TO_QUEUE.to_owned()] {
         broker.delete_queue(&name).await?;
@@ -129,7 +129,7 @@ pub async fn declare(broker: &RabbitMq, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// One mover empties a queue.
+/// Lets one mover empty a queue.
 pub async fn one(
     broker: &RabbitMq,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Puts messages into a queue, and takes results out of another.
+//! Puts messages into one queue, and takes results out of another.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use crate::amqp::{Acknowledgements, Connection, Event, Login};
 use crate::messages::{FROM, TO_QUEUE, age, message, queue};
 
-/// Publications that await their confirms at a time.
+/// Maximum number of unconfirmed publications.
 const UNCONFIRMED: usize = 500;
-/// A result that takes longer will not come.
+/// A result that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Fills the queue, and returns when all messages are stored.
@@ -41,7 +41,7 @@ fn stored_after(event: &Event, stored: usize) -> Result<usize> {
     }
 }
 
-/// Sends messages at a fixed rate, whatever becomes of them.
+/// Sends messages at a fixed rate, whatever happens to them.
 pub async fn send_steadily(login: &Login, rate: u32, count: usize) -> Result<()> {
     let login = login.clone();
     let sending = tokio::task::spawn_blocking(move || {
@@ -68,11 +68,11 @@ pub async fn send_steadily(login: &Login, rate: u32, count: usize) -> Result<()>
 #[derive(Clone, Copy)]
 pub struct Arrival {
     pub at: Instant,
-    /// Since the source was sent.
+    /// Time since the source was sent.
     pub age: Duration,
 }
 
-/// Takes the results, in a thread of its own.
+/// Takes the results, on its own thread.
 pub struct Sink {
     count: watch::Receiver<usize>,
     thread: JoinHandle<Result<Vec<Arrival>>>,

@@ -1,6 +1,6 @@
-//! How much longer actors on a healthy broker take while another broker is slow (OPS-22), on a separate cluster: the
-//! same number of actors is created without and with 500 actors on a broker whose every response takes 1 to 4 s. Run by
-//! `make bench`.
+//! How much longer actors on a healthy broker take while another broker is slow (OPS-22), on a separate cluster. The
+//! same number of actors is created without and with 500 actors on a broker that takes 1 to 4 s for every response. Run
+//! by `make bench`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const SLOW: usize = 500;
 const HEALTHY: usize = 20;
-/// The best of this many runs counts: whatever else runs on the machine disturbs each of them.
+/// The best of this many runs counts, since anything else that runs on the machine disturbs each run.
 const RUNS: usize = 5;
 const LIMIT: Duration = Duration::from_mins(5);
 const NAMESPACE: &str = "slow-broker";
@@ -105,7 +105,7 @@ impl<'a> Crowd<'a> {
         Ok(names)
     }
 
-    /// Lists one batch only, so that the others do not distort the measurement.
+    /// Lists a single batch, so that the others do not distort the measurement.
     async fn list(&self, batch: &str) -> kube::Result<Vec<DynamicObject>> {
         let batch = ListParams::default().labels(&format!("batch={batch}"));
         Ok(self.actors.list(&batch).await?.items)
