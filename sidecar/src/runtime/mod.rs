@@ -38,9 +38,7 @@ pub enum Readiness {
     /// Not ready yet, or no longer.
     Waiting,
     /// Ready for requests.
-    Ready {
-        concurrency: usize,
-    },
+    Ready { concurrency: usize },
     /// Not ready within the startup timeout (SC-12).
     Never,
     /// It neither exited nor answered after a call timed out, or it no longer accepts connections (SC-52).
