@@ -91,8 +91,9 @@ pub async fn run(
     let first = limited().await?;
     let cluster = connection.open_for_streams().await?;
     let changes = Changes::of(events(&cluster, watched));
+    let mut screen = Screen::default();
     let unwritten = tokio::select! {
-        ended = repeated(first, changes, limited) => ended.err(),
+        ended = repeated(first, changes, limited, |report| screen.show(report)) => ended.err(),
         _ = tokio::signal::ctrl_c() => None,
     };
     match unwritten.and_then(|error| output::failure(&error)) {
@@ -109,31 +110,34 @@ async fn repeated(
     first: Report,
     mut changes: Changes<'_>,
     answer: impl AsyncFn() -> Result<Report, Failure>,
+    mut show: impl FnMut(&Report) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut screen = Screen::default();
+    let mut unshown = Some(first);
     let mut is_due = {
         let mut next = pin!(changes.next());
-        match tokio::time::timeout(BEGIN, &mut next).await {
-            Ok(true) => true,
-            Ok(false) => {
-                screen.show(&first)?;
-                false
+        if let Ok(is_due) = tokio::time::timeout(BEGIN, &mut next).await {
+            is_due
+        } else {
+            if let Some(first) = unshown.take() {
+                show(&first)?;
             }
-            Err(_) => {
-                screen.show(&first)?;
-                next.await
-            }
+            next.await
         }
     };
     loop {
-        for failure in changes.failures.drain(..) {
-            print_error(&format!("note: {failure}"));
-        }
+        let mut failed = None;
         if is_due {
             match answer().await {
-                Ok(report) => screen.show(&report)?,
-                Err(failure) => print_error(&format!("note: {failure}")),
+                Ok(report) => unshown = Some(report),
+                Err(failure) => failed = Some(failure.to_string()),
             }
+        }
+        // Before the notes: a terminal is cleared for it.
+        if let Some(report) = unshown.take() {
+            show(&report)?;
+        }
+        for failure in changes.failures.drain(..).chain(failed) {
+            print_error(&format!("note: {failure}"));
         }
         is_due = changes.next().await;
     }
@@ -285,5 +289,21 @@ mod tests {
             (true, "refused"),
         ];
         assert_eq!(told, expected.map(|(is_due, it)| (is_due, it.to_owned())));
+    }
+    /// docs/cli.md: `--watch` prints its first answer also if no other one follows.
+    #[tokio::test(start_paused = true)]
+    async fn first_answer_is_shown_if_the_next_one_fails() {
+        let first = Report::new("first".to_owned(), Answer::Fine);
+        let events = stream::iter([(0, WatchChange::Listed)]).chain(stream::pending());
+        let failing = async || Err(Failure::new("refused"));
+        let mut shown = Vec::new();
+        let show = |report: &Report| {
+            shown.push(report.text.clone());
+            Ok(())
+        };
+        let watch = repeated(first, Changes::of(events.boxed()), failing, show);
+        let ended = tokio::time::timeout(Duration::from_mins(1), watch).await;
+        assert!(ended.is_err());
+        assert_eq!(shown, ["first"]);
     }
 }
