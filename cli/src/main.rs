@@ -77,8 +77,11 @@ async fn run(cli: Cli) -> Result<Report, Failure> {
     let waits = command.waits();
     let connection = Connection::new(connection);
     if command.needs_cluster() {
-        // Not part of the time for requests: the user may have to log in.
-        connection.open().await?;
+        // Outside of the time for requests: the user may have to log in.
+        match command {
+            Command::Queue(_) => connection.open_for_streams().await?,
+            _ => connection.open().await?,
+        };
     }
     let command = Box::pin(dispatch(command, connection));
     if waits {

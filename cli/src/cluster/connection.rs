@@ -15,6 +15,8 @@ pub struct Connection {
     args: ConnectionArgs,
     /// The client for requests, reused once created: each new client would run the user's credential plugin again.
     requests: OnceLock<Cluster>,
+    /// The same for streams.
+    streams: OnceLock<Cluster>,
 }
 
 /// What a connection to the API server is used for.
@@ -31,6 +33,7 @@ impl Connection {
         Self {
             args,
             requests: OnceLock::new(),
+            streams: OnceLock::new(),
         }
     }
 
@@ -54,11 +57,7 @@ impl Connection {
     /// # Errors
     /// If there is no usable kubeconfig.
     pub async fn open(&self) -> Result<Cluster, Failure> {
-        if let Some(cluster) = self.requests.get() {
-            return Ok(cluster.clone());
-        }
-        let cluster = self.cluster(self.config().await?, Traffic::Requests)?;
-        Ok(self.requests.get_or_init(|| cluster).clone())
+        self.kept(&self.requests, Traffic::Requests).await
     }
 
     /// Like [`Connection::open`], for streams: a watch is idle while nothing changes, and a port-forward while the user
@@ -67,7 +66,15 @@ impl Connection {
     /// # Errors
     /// If there is no usable kubeconfig.
     pub async fn open_for_streams(&self) -> Result<Cluster, Failure> {
-        self.cluster(self.config().await?, Traffic::Streams)
+        self.kept(&self.streams, Traffic::Streams).await
+    }
+
+    async fn kept(&self, kept: &OnceLock<Cluster>, traffic: Traffic) -> Result<Cluster, Failure> {
+        if let Some(cluster) = kept.get() {
+            return Ok(cluster.clone());
+        }
+        let cluster = self.cluster(self.config().await?, traffic)?;
+        Ok(kept.get_or_init(|| cluster).clone())
     }
 
     fn cluster(&self, mut config: Config, traffic: Traffic) -> Result<Cluster, Failure> {
@@ -135,9 +142,9 @@ mod tests {
         })
     }
 
-    /// docs/cli.md: a watch logs in once, not for each answer.
+    /// docs/cli.md: a watch does not log in again for each answer.
     #[tokio::test]
-    async fn kubeconfig_is_read_once_for_requests() {
+    async fn kubeconfig_is_read_once_for_requests_and_once_for_streams() {
         let file = std::env::temp_dir().join(format!("asya-once-{}.yaml", std::process::id()));
         let text = "current-context: c
 contexts: [{name: c, context: {cluster: c, namespace: models}}]
@@ -146,9 +153,14 @@ clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]
         std::fs::write(&file, text).unwrap();
         let connection = connection(Some(file.clone()));
         assert!(connection.open().await.is_ok());
+        assert!(connection.open_for_streams().await.is_ok());
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(connection.open().await.ok().unwrap().namespace, "models");
-        assert!(connection.open_for_streams().await.is_err());
+        let opened = [connection.open().await, connection.open_for_streams().await];
+        assert!(
+            opened
+                .iter()
+                .all(|it| it.as_ref().is_ok_and(|it| it.namespace == "models"))
+        );
     }
 
     /// An API server that has sent only the first half of a body, `he`.

@@ -184,7 +184,14 @@ fn watch_that_is_refused_leaves_the_first_answer_and_a_note() {
 /// docs/cli.md: `--timeout` limits requests. A credential plugin waits for the user.
 #[test]
 fn login_takes_no_time_from_requests() {
-    let (address, _requests) = serve(|_| (200, list(ACTOR)));
+    let (address, _requests) = serve(|head| {
+        let is_missing = head.first().is_some_and(|it| it.contains("/classify "));
+        if is_missing {
+            let text = r#"{"kind": "Status", "reason": "NotFound", "code": 404, "message": "\"classify\" not found"}"#;
+            return (404, text.to_owned());
+        }
+        (200, list(ACTOR))
+    });
     let credential = r#"{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}"#;
     let script = file("login.sh", &format!("sleep 2; echo '{credential}'\n"));
     let config = kubeconfig("login.yaml", &format!("http://{address}"), "");
@@ -196,13 +203,17 @@ fn login_takes_no_time_from_requests() {
         "login.yaml",
         &text.replace("user: {}", &format!("user: {plugin}")),
     );
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin("kubectl-asya"));
-    let command = command.args(["status", "--timeout", "1s", "--kubeconfig", &config]);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(
-        String::from_utf8_lossy(&output.stdout).contains("embed"),
-        "{text}"
-    );
+    for (command, code, expected) in [
+        (&["status"][..], 1, "embed"),
+        (&["queue", "classify"], 2, "no AsyncActor classify"),
+    ] {
+        let mut program = Command::new(assert_cmd::cargo::cargo_bin("kubectl-asya"));
+        let program = program.args(command);
+        let program = program.args(["--timeout", "1s", "--kubeconfig", &config]);
+        let output = program.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
 }
