@@ -287,16 +287,20 @@ impl<R: Record> Inner<R> {
         *newest = metadata.resource_version.max(*newest);
     }
 
-    fn put(&mut self, record: Arc<R>) -> Vec<Enqueue> {
+    fn put(&mut self, mut record: Arc<R>) -> Vec<Enqueue> {
         let metadata = record.metadata();
         let existing = self.records.get(&metadata.key).cloned();
-        if let Some(existing) = &existing {
-            let stored = existing.metadata();
-            if stored.uid == metadata.uid && stored.resource_version > metadata.resource_version {
-                return Vec::new();
+        let same = existing.as_ref();
+        if let Some(existing) = same.filter(|it| it.metadata().uid == metadata.uid) {
+            if existing.metadata().resource_version > metadata.resource_version {
+                // The response to a write has overtaken the watch.
+                return self.inherit(existing, &record);
+            }
+            if let Some(inherited) = record.inherit(existing) {
+                record = Arc::new(inherited);
             }
         }
-        let key = metadata.key.clone();
+        let key = record.metadata().key.clone();
         let affected = record.to_enqueue();
         let changed = existing
             .as_ref()
@@ -326,6 +330,17 @@ impl<R: Record> Inner<R> {
             .filter(|before| *before != affected)
             .chain([affected.clone()])
             .collect()
+    }
+
+    /// Completes a stored record by an older version of its object. Returns what to enqueue.
+    fn inherit(&mut self, stored: &R, older: &R) -> Vec<Enqueue> {
+        let Some(inherited) = stored.inherit(older) else {
+            return Vec::new();
+        };
+        let key = inherited.metadata().key.clone();
+        let affected = inherited.to_enqueue();
+        self.records.insert(key, Arc::new(inherited));
+        vec![affected]
     }
 
     fn remove(&mut self, key: &Key) -> Vec<Enqueue> {

@@ -68,7 +68,7 @@ impl PartialEq for ActorRecord {
 /// The garbage collector's finalizer: while an actor has it, its children are deleted first.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// The garbage collector's finalizer on an object deleted with propagation policy Orphan.
-const ORPHAN: &str = "orphan";
+pub const ORPHAN: &str = "orphan";
 
 impl ActorRecord {
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
@@ -108,6 +108,8 @@ pub struct StatusView {
     pub processing_messages: Option<i64>,
     /// Since when deletion no longer waits until the queue is empty.
     pub queue_released_since: Option<Time>,
+    /// Whether its deletion has been found to be an orphaning one.
+    pub orphaned: bool,
 }
 
 /// Fields that the metrics count, decoded once per change because a scrape visits every actor (OPS-24). Default if the
@@ -133,7 +135,8 @@ pub struct MetricFields {
 /// say that its objects stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeletionFields {
-    /// Whether `spec.deletionPolicy` or the propagation policy is `Orphan` (FW-23).
+    /// Whether `spec.deletionPolicy` or the propagation policy is `Orphan`, or was when an earlier version was read
+    /// (FW-23).
     pub orphans: bool,
     /// Termination grace period of the pods, in seconds, if the spec sets one.
     pub grace_seconds: Option<u32>,
@@ -149,8 +152,8 @@ impl StatusView {
 
 impl DeletionFields {
     /// Also reads the finalizers: the API server adds one for the propagation policy, which the garbage collector
-    /// removes.
-    fn of(spec: Option<&RawValue>, finalizers: &[Box<str>]) -> Self {
+    /// removes. After that, the status says it.
+    fn of(spec: Option<&RawValue>, finalizers: &[Box<str>], status: &StatusView) -> Self {
         let spec: Value = read(spec).unwrap_or_default();
         let is_orphaning = finalizers.iter().any(|it| **it == *ORPHAN);
         let number = |pointer| {
@@ -158,7 +161,7 @@ impl DeletionFields {
             number.and_then(|number| u32::try_from(number).ok())
         };
         Self {
-            orphans: is_orphaning || spec["deletionPolicy"] == "Orphan",
+            orphans: is_orphaning || status.orphaned || spec["deletionPolicy"] == "Orphan",
             grace_seconds: number("/workload/template/spec/terminationGracePeriodSeconds")
                 .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0)),
         }
@@ -260,6 +263,17 @@ impl Record for ActorRecord {
         self.receives_messages()
     }
 
+    /// The garbage collector's finalizer may be gone before a reconcile has seen it, and nothing else of an actor
+    /// without objects says that it is orphaned (FW-23 (g)).
+    fn inherit(&self, other: &Self) -> Option<Self> {
+        let lacks = other.deletion.orphans && !self.deletion.orphans && self.metadata.deleting;
+        lacks.then(|| {
+            let mut record = self.clone();
+            record.deletion.orphans = true;
+            record
+        })
+    }
+
     fn project(raw: RawActor<'_>) -> Self {
         let equals = |name, expected: &str| {
             let value = raw.metadata.annotations.get(name);
@@ -278,8 +292,11 @@ impl Record for ActorRecord {
         let spec_bytes = raw.spec.as_ref().map_or(0, |spec| spec.get().len());
         let transport = spec.as_ref().map(|spec| spec.transport.clone());
         let (kept, transport) = validate::kept_spec(raw.spec.clone(), transport);
+        let status_view = read(raw.status.as_deref()).unwrap_or_default();
         let deletion = match raw.metadata.deletion_timestamp {
-            Some(_) => DeletionFields::of(raw.spec.as_deref(), &raw.metadata.finalizers),
+            Some(_) => {
+                DeletionFields::of(raw.spec.as_deref(), &raw.metadata.finalizers, &status_view)
+            }
             None => DeletionFields::default(),
         };
         Self {
@@ -309,7 +326,7 @@ impl Record for ActorRecord {
             binds_to: read::<RawMode>(raw.spec.as_deref())
                 .filter(|mode| mode.workload.is_none())
                 .and_then(|mode| mode.workload_ref),
-            status_view: read(raw.status.as_deref()).unwrap_or_default(),
+            status_view,
             metric_fields: MetricFields::of(raw.spec.as_deref(), raw.status.as_deref()),
             finalizers: raw.metadata.finalizers,
             spec: kept,

@@ -33,7 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
-pub use actor::{ActorRecord, FOREGROUND_DELETION};
+pub use actor::{ActorRecord, FOREGROUND_DELETION, ORPHAN};
 pub use asya_shared::key::Key;
 pub use autoscaler_target::AutoscalerTarget;
 pub use child::ChildRecord;
@@ -99,6 +99,11 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     /// of its watch finds them, such as in the index of bindings.
     fn to_enqueue(&self) -> Enqueue {
         Enqueue::Nothing
+    }
+    /// This version of an object, with what only `other`, another version of the same object, says and what holds as
+    /// long as the object exists. `None` if that is nothing.
+    fn inherit(&self, _other: &Self) -> Option<Self> {
+        None
     }
     /// Whether its store counts it among the active ones of its namespace.
     fn is_active(&self) -> bool {

@@ -1,3 +1,4 @@
+mod deletion;
 mod unmanaged_pods;
 
 use asya_shared::api::QueueDeletionPolicy;
@@ -76,15 +77,6 @@ fn actor_with_a_large_spec_keeps_only_what_is_needed_besides_it() {
         assert!(record.deletion.orphans);
         assert_eq!(record.deletion.grace_seconds, Some(300));
     }
-    let with = |finalizers: Value| {
-        let deleting =
-            json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
-        actor(&deleting, &json!({"transport": "mq"}))
-            .deletion
-            .orphans
-    };
-    assert!(with(json!(["asya.sh/finalizer", "orphan"])), "FW-23 (g)");
-    assert!(!with(json!(["asya.sh/finalizer", "foregroundDeletion"])));
     let mut bound = json!({
         "transport": "x".repeat(MAX_SPEC_BYTES),
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "model"},

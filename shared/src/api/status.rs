@@ -134,6 +134,10 @@ pub struct AsyncActorStatus {
     /// then on, new pods of a bound target get no sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_released_since: Option<Time>,
+    /// True if the actor's deletion keeps its objects and its queue, because deletionPolicy or the propagation policy
+    /// was Orphan when the operator saw it. It does not change any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orphaned: Option<bool>,
     /// All objects that the operator created for this actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{KnownNamespaces, Store};
 use crate::cluster::watch_scope::WatchScope;
-use crate::record::{Enqueue, Key, PodRecord, Projected, TypedWorkload};
+use crate::record::{ActorRecord, Enqueue, Key, PodRecord, Projected, TypedWorkload};
 
 fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Projected<PodRecord> {
     let ready = if ready { "True" } else { "False" };
@@ -289,4 +289,53 @@ fn response_to_a_write_is_ignored_while_its_kind_is_not_served() {
     store.apply_response(&pod("p", "a", "u", 9, true));
     assert_eq!(store.len(), 1);
     assert!(store.list_completed(&all), "it is the first one again");
+}
+
+/// FW-23 (g): a binding without a `ScaledObject` has no object whose lost owner would say that it was orphaned.
+#[test]
+fn actor_that_is_being_orphaned_stays_so_once_the_garbage_collector_has_removed_its_finalizer() {
+    let actor = |uid: &str, version: u64, finalizers: &[&str], spec: &str| {
+        let deleted = (!finalizers.is_empty()).then_some("2026-01-01T00:00:00Z");
+        let text = json!({
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(),
+                "deletionTimestamp": deleted, "finalizers": finalizers,
+            },
+            "spec": {"deletionPolicy": spec},
+        });
+        serde_json::from_str::<Projected<ActorRecord>>(&text.to_string()).unwrap()
+    };
+    let orphaned = actor("u", 2, &["asya.sh/finalizer", "orphan"], "Delete");
+    let released = actor("u", 3, &["asya.sh/finalizer"], "Delete");
+    let by_policy = actor("u", 2, &["asya.sh/finalizer"], "Orphan");
+    let living = actor("u", 1, &[], "Orphan");
+    let another = actor("v", 3, &["asya.sh/finalizer"], "Delete");
+    let later = actor("u", 4, &["asya.sh/finalizer"], "Delete");
+    for (case, versions, orphans) in [
+        ("in order", vec![&orphaned, &released, &later], true),
+        ("by policy", vec![&by_policy, &released], true),
+        ("overtaken", vec![&released, &orphaned, &later], true),
+        ("not orphaned", vec![&released], false),
+        ("changed before", vec![&living, &released], false),
+        ("recreated", vec![&orphaned, &another], false),
+    ] {
+        let store = Store::default();
+        let newest = versions
+            .iter()
+            .map(|it| it.record.metadata.resource_version);
+        let newest = newest.max().unwrap();
+        for version in versions {
+            store.init(&WatchScope::Cluster);
+            store.apply(&WatchScope::Cluster, version);
+            store.init_done(&WatchScope::Cluster);
+        }
+        let stored = store.get(&Key::new("ns", "a")).unwrap();
+        assert_eq!(stored.deletion.orphans, orphans, "{case}");
+        assert_eq!(stored.metadata.resource_version, newest, "{case}");
+    }
+    let store = Store::default();
+    let apply = |version| store.apply(&WatchScope::Cluster, version);
+    apply(&released);
+    assert_eq!(apply(&orphaned), [enqueue("a")], "it is news");
+    assert_eq!(apply(&orphaned), []);
 }

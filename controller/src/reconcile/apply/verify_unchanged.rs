@@ -17,7 +17,7 @@ use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::availability::Availability;
-use crate::record::{ActorRecord, Key, PodRecord, Projected, UNFINISHED};
+use crate::record::{ActorRecord, Key, ORPHAN, PodRecord, Projected, UNFINISHED};
 
 /// How long a verification may be acted upon, counted from its request: the API server may have read the objects that
 /// early (QUE-30, SAFE-11).
@@ -109,6 +109,8 @@ async fn verify_unchanged(context: &Context, planned: &ActorRecord) -> Result<()
             && current.metadata.deleting == planned.metadata.deleting
             && current.generation == planned.generation
             && current.annotations == planned.annotations
+            // Deleted again, with another propagation policy (FW-23 (g)).
+            && (planned.deletion.orphans || !current.has_finalizer(ORPHAN))
     };
     match current {
         Some(current) if is_unchanged(&current.record) => Ok(()),

@@ -87,6 +87,7 @@ pub(super) fn deletion_status(
     let mut status = AsyncActorStatus {
         status: Some(State::Terminating),
         observed_generation: Some(observed.actor.generation),
+        orphaned: observed.deletion.orphans.then_some(true),
         ..observed.previous.clone()
     };
     if changed_target {

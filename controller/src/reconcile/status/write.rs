@@ -15,7 +15,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::record::{ActorRecord, Projected};
 
 /// Reports the deletion before its last step if no status has reported it yet, because another finalizer may hold the
-/// actor for long (FIN-2).
+/// actor for long (FIN-2), and because nothing else may tell the next process that the actor is orphaned (FW-23 (g)).
 ///
 /// # Errors
 /// When the API server fails, or the actor has changed.
@@ -24,7 +24,9 @@ pub async fn report_deletion(
     observed: &mut Observed,
     now: Timestamp,
 ) -> Result<(), Error> {
-    if observed.previous.status == Some(State::Terminating) {
+    let previous = &observed.previous;
+    let is_reported = previous.orphaned.is_some() || !observed.deletion.orphans;
+    if previous.status == Some(State::Terminating) && is_reported {
         return Ok(());
     }
     let status = deletion_status(observed, &Blocked::default(), &[], false, now);

@@ -23,7 +23,7 @@ fn planned() -> Value {
     actor(&json!({}), &spec(&json!({})), &json!({}))
 }
 
-/// QUE-30
+/// QUE-30, FW-23 (g)
 #[tokio::test]
 async fn queue_is_kept_if_its_actor_has_changed_or_is_gone() {
     type Responses = fn(&str) -> Option<(u16, Value)>;
@@ -37,7 +37,13 @@ async fn queue_is_kept_if_its_actor_has_changed_or_is_gone() {
         let current = actor(&json!({"generation": 7}), &retained, &json!({}));
         (request == format!("GET {ACTOR}")).then_some((200, current))
     };
-    for responses in [gone, changed] {
+    let orphaned: Responses = |request| {
+        let finalizers = json!(["asya.sh/finalizer", "orphan"]);
+        let metadata = json!({"finalizers": finalizers});
+        let current = actor(&metadata, &spec(&json!({})), &json!({}));
+        (request == format!("GET {ACTOR}")).then_some((200, current))
+    };
+    for responses in [gone, changed, orphaned] {
         let context = context_with(responses);
         let observed = observed(&planned());
         let planned = PlannedState::new(&context, &observed.actor, None);

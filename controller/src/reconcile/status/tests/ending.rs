@@ -10,8 +10,11 @@ use crate::reconcile::model::child::UNWATCHED_POLL_INTERVAL;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Outcome, StandaloneOutcome, StoppedWorkloads};
 use crate::reconcile::retries::{is_reported, outcome_of_error};
-use crate::reconcile::status::build;
-use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
+use crate::reconcile::status::{build, report_deletion};
+use crate::reconcile::tests::fixtures::{
+    actor, deployment, observed, recording_context, spec, workload,
+};
+use crate::record::{ActorRecord, Projected};
 use crate::scaling::tests::fixtures::scaled_object;
 
 /// An actor being deleted whose Deployment exists; `deleting` says whether that is being deleted, too.
@@ -102,6 +105,36 @@ fn inventory_of_an_orphaning_deletion_keeps_the_objects_that_have_lost_their_own
     let status = deletion_report(&observed, Some(fault), &[]);
     assert_eq!(status.inventory, observed.previous.inventory);
     assert!(!status.inventory.is_empty());
+}
+
+/// FW-23 (g): the first status of the deletion says it to the process that comes after a restart.
+#[tokio::test]
+async fn orphaning_deletion_is_recorded_before_its_last_step() {
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let stored = actor(&deleting, &spec(&json!({})), &json!({}));
+    let written = async |orphans: bool, previous: AsyncActorStatus| {
+        let (context, bodies) = recording_context(stored.clone());
+        let projected: Projected<ActorRecord> = serde_json::from_value(stored.clone()).unwrap();
+        context.stores.actors.apply_response(&projected);
+        let mut observed = observed(&stored);
+        observed.deletion.orphans = orphans;
+        observed.previous = previous;
+        let now = at("2026-01-01T00:02:00Z");
+        let reported = report_deletion(&context, &mut observed, now).await;
+        assert!(reported.is_ok());
+        let written = bodies
+            .lock()
+            .first()
+            .map(|it| it["status"]["orphaned"].clone());
+        (written, observed.previous)
+    };
+    let (not_orphaned, draining) = written(false, AsyncActorStatus::default()).await;
+    assert_eq!(not_orphaned, Some(json!(null)));
+    let (orphaned, recorded) = written(true, draining.clone()).await;
+    assert_eq!(orphaned, Some(json!(true)));
+    for (orphans, previous) in [(false, draining), (true, recorded)] {
+        assert_eq!(written(orphans, previous).await.0, None, "written once");
+    }
 }
 
 /// FW-25
