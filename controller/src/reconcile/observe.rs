@@ -167,7 +167,7 @@ async fn observe_intent(
     let workloads = children.workloads(kind).await?;
     let service_account = children.service_account(intent.needs_service_account());
     let service_account = service_account.await?;
-    let pods = ActorPods::list(context, actor, workloads.orphaned);
+    let pods = ActorPods::list(context, actor, &workloads.orphaned);
     let creation_failure = workloads.desired.ours().and_then(|workload| {
         let failures = &context.creation_failures;
         failures.of_workload(workload, &pods.own, now)

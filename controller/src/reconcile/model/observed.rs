@@ -59,9 +59,9 @@ pub struct Observed {
     pub known_pods: Vec<Arc<PodRecord>>,
     /// Pods of its workload, in standalone mode.
     pub pods: Vec<Arc<PodRecord>>,
-    /// Pods that an earlier actor of this name left: those of a workload of the other kind (FW-23), and those with the
-    /// sidecar of an earlier binding. They may still consume from its queue, but say nothing about this actor's
-    /// workload.
+    /// Pods that an earlier actor of this name left: those of a workload of this name that is not the actor's (FW-23),
+    /// and those with the sidecar of an earlier binding. They may still consume from its queue, but say nothing about
+    /// this actor's workload.
     pub predecessor_pods: Vec<Arc<PodRecord>>,
     /// Pods without a controller, because their workload was deleted without them (FW-22). They may consume as well,
     /// until the next workload with the actor's name adopts them.

@@ -18,12 +18,8 @@ pub(super) struct ActorPods {
 }
 
 impl ActorPods {
-    /// An `orphaned` workload is one of an earlier actor.
-    pub(super) fn list(
-        context: &Context,
-        actor: &ActorRecord,
-        orphaned: Option<WorkloadKind>,
-    ) -> Self {
+    /// The workloads of the `orphaned` kinds are not the actor's: an earlier one may have left them.
+    pub(super) fn list(context: &Context, actor: &ActorRecord, orphaned: &[WorkloadKind]) -> Self {
         let mut workload_pods = workload_pods(context, actor);
         let mut predecessors = pods_of_earlier_bindings(context, actor);
         let (own, orphans) = if actor.binds_to.is_some() {
@@ -82,12 +78,15 @@ fn workload_pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> 
     pods
 }
 
-/// Splits off the pods of an `orphaned` workload, which is not the actor's although it has its name.
+/// Splits off the pods of the workloads of the `orphaned` kinds, which are not the actor's although they have its name.
 pub(super) fn split_pods(
     pods: Vec<Arc<PodRecord>>,
-    orphaned: Option<WorkloadKind>,
+    orphaned: &[WorkloadKind],
 ) -> (Vec<Arc<PodRecord>>, Vec<Arc<PodRecord>>) {
-    let is_own = |pod: &Arc<PodRecord>| orphaned.is_none() || workload_kind_of(pod) != orphaned;
+    let is_own = |pod: &Arc<PodRecord>| {
+        let kind = workload_kind_of(pod);
+        kind.is_none_or(|kind| !orphaned.contains(&kind))
+    };
     pods.into_iter().partition(is_own)
 }
 

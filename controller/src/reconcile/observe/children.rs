@@ -31,8 +31,8 @@ pub(super) struct ObservedWorkloads {
     pub(super) desired: Child<WorkloadRecord>,
     /// Our workload of the other kind, before a change of the kind (WRK-6).
     pub(super) previous: Option<Arc<WorkloadRecord>>,
-    /// The kind of a workload of the other kind that is not ours, although it has the actor's name.
-    pub(super) orphaned: Option<WorkloadKind>,
+    /// The kinds of the workloads that are not ours, although they have the actor's name.
+    pub(super) orphaned: Vec<WorkloadKind>,
 }
 
 /// What scales the actor's pods.
@@ -57,7 +57,7 @@ impl Children<'_> {
             return Ok(ObservedWorkloads {
                 desired: Child::NotFound,
                 previous: None,
-                orphaned: None,
+                orphaned: Vec::new(),
             });
         }
         let desired = child::workload(self.context, self.ownership, kind, self.bypasses_cache);
@@ -69,10 +69,15 @@ impl Children<'_> {
             }
             other => (None, other),
         };
+        let foreign = match &desired {
+            Child::Foreign(foreign) => Some(foreign),
+            Child::Ours(_) | Child::NotFound => None,
+        };
+        let orphaned = foreign.into_iter().chain(&orphan);
         Ok(ObservedWorkloads {
+            orphaned: orphaned.map(|it| it.kind).collect(),
             desired,
             previous,
-            orphaned: orphan.map(|it| it.kind),
         })
     }
 

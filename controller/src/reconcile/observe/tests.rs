@@ -95,16 +95,25 @@ fn pods_of_an_orphaned_workload_are_not_the_actors() {
         names.collect::<Vec<_>>()
     };
     for (orphaned, own, others) in [
-        (None, vec!["ReplicaSet", "StatefulSet"], Vec::<&str>::new()),
         (
-            Some(WorkloadKind::StatefulSet),
+            &[][..],
+            vec!["ReplicaSet", "StatefulSet"],
+            Vec::<&str>::new(),
+        ),
+        (
+            &[WorkloadKind::StatefulSet],
             vec!["ReplicaSet"],
             vec!["StatefulSet"],
         ),
         (
-            Some(WorkloadKind::Deployment),
+            &[WorkloadKind::Deployment],
             vec!["StatefulSet"],
             vec!["ReplicaSet"],
+        ),
+        (
+            &[WorkloadKind::StatefulSet, WorkloadKind::Deployment],
+            vec![],
+            vec!["ReplicaSet", "StatefulSet"],
         ),
     ] {
         let (actors, left) = split_pods(pods(), orphaned);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use asya_process::clock;
 use asya_shared::api::{BindingRollout, WorkloadKind};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
@@ -15,10 +16,10 @@ use crate::cluster::watch::WatchSink;
 use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::observe::actor_pods::ActorPods;
 use crate::reconcile::observe::unbinding::{self, LeftBehind};
-use crate::reconcile::plan::deletion::plan_deletion_steps;
+use crate::reconcile::plan::deletion::{plan_deletion, plan_deletion_steps};
 use crate::reconcile::plan::unbind::UnbindStep;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, slot_end, spec};
-use crate::record::{ActorRecord, Key, PodRecord, Projected};
+use crate::record::{ActorRecord, Key, PodRecord, Projected, TypedWorkload};
 
 /// BIND-43, FW-23 (e): a sidecar without a queue fails its pod.
 #[tokio::test]
@@ -84,21 +85,21 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
         (
             "bound",
             bound_to_web().actor,
-            None,
+            &[][..],
             &[][..],
             &["bound", "copied-template", "standalone"][..],
         ),
         (
             "standalone",
             standalone.actor.clone(),
-            None,
+            &[],
             &["copied-template", "standalone"],
             &["bound"],
         ),
         (
             "beside an orphan",
             standalone.actor,
-            Some(WorkloadKind::Deployment),
+            &[WorkloadKind::Deployment],
             &[],
             &["bound", "copied-template", "standalone"],
         ),
@@ -106,6 +107,58 @@ async fn pods_that_an_earlier_actor_left_may_receive_from_the_queue_in_whichever
         let pods = ActorPods::list(&context, &actor, orphaned);
         assert_eq!(names(pods.own), own, "{case}");
         assert_eq!(names(pods.predecessors), left, "{case}");
+    }
+}
+
+/// FW-23 (e): the later actor has the kind of the one that was orphaned, and may not adopt its Deployment.
+#[tokio::test]
+async fn queue_of_a_later_actor_is_kept_for_pods_of_a_workload_of_its_own_kind_that_is_not_its_own()
+{
+    for is_left in [false, true] {
+        let context = context();
+        let labelled_pods = LabelledPods::new(&context.stores.pods, &context.bindings);
+        let replica_set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-1", "uid": "rs", "controller": true,
+        });
+        let pod = json!({
+            "metadata": {
+                "name": "a-1-p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
+                "labels": {"asya.sh/asya": "a"}, "ownerReferences": [replica_set],
+            },
+            "status": {"phase": "Running"},
+        });
+        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        labelled_pods.apply(&WatchScope::Cluster, &pod);
+        labelled_pods.init_done(&WatchScope::Cluster);
+        let owner = json!({
+            "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true,
+        });
+        let owners = if is_left { json!([]) } else { json!([owner]) };
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "d", "resourceVersion": "7",
+                "labels": {"asya.sh/workload": "deployment"}, "ownerReferences": owners,
+            },
+            "spec": {"template": {}},
+        });
+        let deployment: Projected<TypedWorkload<Deployment>> =
+            serde_json::from_str(&deployment.to_string()).unwrap();
+        let deployments = &context.workloads.deployments.store;
+        deployments.apply(&WatchScope::Cluster, &deployment);
+        let stored = json!({
+            "metadata": {
+                "name": "a", "namespace": "ns", "uid": "actor-uid", "resourceVersion": "1", "generation": 1,
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["asya.sh/finalizer"],
+            },
+            "spec": spec(&json!({})),
+        });
+        let stored: Projected<ActorRecord> = serde_json::from_str(&stored.to_string()).unwrap();
+        context.stores.actors.apply(&WatchScope::Cluster, &stored);
+        let now = clock::now();
+        let observed = super::super::observe(&context, &Key::new("ns", "a"), now).await;
+        let plan = plan_deletion(&observed.unwrap().unwrap(), now);
+        assert_eq!(!plan.left_pods().is_empty(), is_left);
     }
 }
 
@@ -139,7 +192,7 @@ async fn pods_that_nothing_controls_may_receive_from_the_queue_until_they_are_ad
         (standalone.actor, &["a-0"][..]),
         (bound_to_web().actor, &[]),
     ] {
-        let pods = ActorPods::list(&context, &actor, None);
+        let pods = ActorPods::list(&context, &actor, &[]);
         let names = |pods: &[Arc<PodRecord>]| {
             let names = pods.iter().map(|it| it.metadata.key.name.to_string());
             names.collect::<Vec<_>>()
