@@ -14,7 +14,7 @@ use super::impersonation::Impersonation;
 use super::patch::{is_failed_test, remove, replace, test};
 use super::store::Store;
 use crate::fault::{Conflict, Error, StepError};
-use crate::record::{Key, Projected, Record};
+use crate::record::{Key, Metadata, Projected, Record};
 
 /// A resource version that no object has. An apply with it conflicts with an existing object, and creates the object if
 /// there is none.
@@ -201,7 +201,23 @@ where
     /// # Errors
     /// `Stale` if another object has its name.
     pub async fn delete(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
-        self.remove(key, uid, PropagationPolicy::Background).await
+        let preconditions = with_uid(uid);
+        self.remove(key, preconditions, PropagationPolicy::Background)
+            .await
+    }
+
+    /// Like [`Self::delete`], but only if the object is still as it was read: the cache may lag behind the garbage
+    /// collector, which removes our owner reference from an object that is to stay (FW-23 (g)).
+    ///
+    /// # Errors
+    /// `Stale` also if it has changed.
+    pub async fn delete_unchanged(&self, read: &Metadata) -> Result<(), WriteError> {
+        let preconditions = Preconditions {
+            resource_version: Some(read.resource_version.to_string()),
+            ..with_uid(&read.uid)
+        };
+        self.remove(&read.key, preconditions, PropagationPolicy::Background)
+            .await
     }
 
     /// Like [`Self::delete`], but orphans its dependents.
@@ -209,21 +225,19 @@ where
     /// # Errors
     /// `Stale` if another object has its name.
     pub async fn delete_orphaning(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
-        self.remove(key, uid, PropagationPolicy::Orphan).await
+        self.remove(key, with_uid(uid), PropagationPolicy::Orphan)
+            .await
     }
 
     async fn remove(
         &self,
         key: &Key,
-        uid: &str,
+        preconditions: Preconditions,
         propagation: PropagationPolicy,
     ) -> Result<(), WriteError> {
         let params = DeleteParams {
             propagation_policy: Some(propagation),
-            preconditions: Some(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
+            preconditions: Some(preconditions),
             ..DeleteParams::default()
         };
         let deleted = self.api(key).delete(&key.name, &params).await;
@@ -298,6 +312,13 @@ where
 
     fn api(&self, key: &Key) -> Api<Projected<R>> {
         Api::namespaced(self.client.clone(), &key.namespace)
+    }
+}
+
+fn with_uid(uid: &str) -> Preconditions {
+    Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
     }
 }
 

@@ -200,6 +200,18 @@ impl WorkloadApi {
         }
     }
 
+    /// Like [`Self::delete`], but only if the workload is still as it was read.
+    ///
+    /// # Errors
+    /// `Stale` also if it has changed.
+    pub async fn delete_unchanged(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let metadata = &workload.metadata;
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.delete_unchanged(metadata).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete_unchanged(metadata).await,
+        }
+    }
+
     /// Removes the actor's owner reference from the workload, which then outlives it (FW-23).
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::finalizer::patch_finalizers;
 use super::remove_queue::delete_queues;
 use super::unbind::unbind;
 use super::verify_unchanged::PlannedState;
-use super::{foreign_fields, messages, scale_from_zero, scaling, shared};
+use super::{foreign_fields, messages, scale_from_zero, shared};
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::Outcome;
@@ -15,6 +15,7 @@ use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
     Deletion, NextPhase, QueueRemoval, ScalingRemoval, ServiceAccountRemoval, WorkloadRemoval,
 };
+use crate::reconcile::plan::scaling::ScalingTeardown;
 use crate::reconcile::plan::steps::ScaleFromZero;
 use crate::record::{ActorRecord, Metadata};
 use crate::telemetry::events::EventReason;
@@ -66,7 +67,7 @@ async fn remove_scaling(
     plan: &Deletion,
 ) -> Result<(), Error> {
     match &plan.steps.scaling {
-        ScalingRemoval::Delete(_) => scaling::remove(context, &plan.scaling_children).await,
+        ScalingRemoval::Delete(removal) => delete_scaling(context, plan, removal).await,
         ScalingRemoval::Orphan => orphan_scaling(context, &actor.metadata.uid, plan).await,
     }
 }
@@ -100,7 +101,7 @@ async fn remove_workloads(
                 created.map_err(Error::Api)?;
             }
             WorkloadRemoval::Delete(workload) => {
-                workloads.delete(workload).await?;
+                workloads.delete_unchanged(workload).await?;
                 deleted.push(workload.kind.name());
             }
             WorkloadRemoval::Orphan(workload) => {
@@ -123,7 +124,7 @@ async fn remove_service_account(
     let Metadata { key, uid, .. } = &account.metadata;
     match plan.steps.service_account {
         ServiceAccountRemoval::Keep => {}
-        ServiceAccountRemoval::Delete => accounts.delete(key, uid).await?,
+        ServiceAccountRemoval::Delete => accounts.delete_unchanged(&account.metadata).await?,
         ServiceAccountRemoval::Orphan => accounts.orphan(key, uid, &actor.metadata.uid).await?,
     }
     Ok(())
@@ -153,6 +154,25 @@ async fn remove_shared(
         messages::report_kept_queues(context, actor, plan.queue_policy, kept);
     }
     Ok(None)
+}
+
+async fn delete_scaling(
+    context: &Context,
+    plan: &Deletion,
+    removal: &ScalingTeardown,
+) -> Result<(), Error> {
+    if let (ChildStep::Delete(_), Some(existing)) = (&removal.scaled_object, &plan.scaled_object) {
+        let scaled_objects = &context.scaled_objects;
+        scaled_objects.delete_unchanged(&existing.metadata).await?;
+    }
+    if let (ChildStep::Delete(_), Some(existing)) = (
+        &removal.trigger_authentication,
+        &plan.trigger_authentication,
+    ) {
+        let authentications = &context.trigger_authentications;
+        authentications.delete_unchanged(&existing.metadata).await?;
+    }
+    Ok(())
 }
 
 /// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).

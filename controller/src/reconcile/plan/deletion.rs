@@ -15,8 +15,7 @@ use serde_json::Value;
 
 use super::finalizers::FinalizerPatch;
 use super::scaling::{ScalingTeardown, plan_removal};
-use super::scaling_children::ScalingChildren;
-use super::steps::{ScaleFromZero, ScalingStep};
+use super::steps::ScaleFromZero;
 use super::unbind::{self, UnbindParams, UnbindStep, UnresolvedTarget};
 use crate::reconcile::model::child::unwatched_poll_interval;
 use crate::reconcile::model::drain::{DrainState, KeptQueues};
@@ -35,7 +34,6 @@ const GRACE_PERIOD_MARGIN: Duration = Duration::from_secs(30);
 pub struct Deletion {
     pub steps: DeletionSteps,
     pub unbind_params: UnbindParams,
-    pub scaling_children: ScalingChildren,
     /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
     pub trigger_authentication: Option<Arc<ChildRecord<TriggerAuthentication>>>,
@@ -68,10 +66,6 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
     let keda = &observed.scaling;
     let actor = &observed.actor;
     let steps = plan_deletion_steps(observed, now);
-    let removal = match &steps.scaling {
-        ScalingRemoval::Delete(removal) => removal.clone(),
-        ScalingRemoval::Orphan => ScalingTeardown::default(),
-    };
     let desired = observed.desired.as_deref().ok();
     let deletes_queue =
         matches!(&steps.next, NextPhase::FinalStep { queues } if !queues.is_empty());
@@ -79,7 +73,6 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
     Deletion {
         unbind_params: UnbindParams::new(observed, &steps.unbind, now),
         steps,
-        scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Disabled(removal))),
         scaled_object: keda.scaled_object.ours().cloned(),
         trigger_authentication: keda.trigger_authentication.ours().cloned(),
         service_account: observed.service_account.ours().cloned(),

@@ -6,10 +6,13 @@ use serde_json::json;
 
 use super::{pod, serve_deployment};
 use crate::fault::{Error, Reason};
+use crate::reconcile::apply::delete::delete;
 use crate::reconcile::apply::finalizer::patch_finalizers;
 use crate::reconcile::apply::workload::ensure_workload;
 use crate::reconcile::apply::{evict, foreign_fields, scale_from_zero};
-use crate::reconcile::model::outcome::{RolloutOutcome, StandaloneOutcome};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::outcome::{Outcome, RolloutOutcome, StandaloneOutcome};
+use crate::reconcile::plan::deletion::plan_deletion;
 use crate::reconcile::plan::finalizers::FinalizerPatch;
 use crate::reconcile::plan::steps::{ScaleFromZero, WorkloadStep, WorkloadUpdate};
 use crate::reconcile::plan::workload::WorkloadInputs;
@@ -18,6 +21,7 @@ use crate::reconcile::tests::fixtures::{
     workload,
 };
 use crate::record::Key;
+use crate::scaling::tests::fixtures::scaled_object;
 
 /// ROLL-4 (d): a StatefulSet's next pod has the same name.
 #[tokio::test]
@@ -39,6 +43,35 @@ async fn deletion_names_the_uid_of_the_object() {
     assert!(deleted.is_ok());
     let bodies = bodies.lock();
     assert_eq!(bodies[0].pointer("/preconditions/uid"), Some(&json!("7")));
+}
+
+/// FW-23 (g): the watch that shows that the garbage collector has released it may be behind.
+#[tokio::test]
+async fn objects_of_a_deleted_actor_are_deleted_only_in_the_version_that_was_observed() {
+    let deleting = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["asya.sh/finalizer"],
+    });
+    let mut observed = observed(&actor(&deleting, &spec(&json!({})), &json!({})));
+    let mut live = deployment(&observed);
+    live["metadata"]["resourceVersion"] = "5".into();
+    let scaled_object = scaled_object(&json!({}));
+    let version = scaled_object.metadata.resource_version.to_string();
+    observed.scaling.scaled_object = Child::Ours(scaled_object);
+    observed.workload = Child::Ours(workload(&live));
+    for expected in [version.as_str(), "5"] {
+        let (context, bodies) = recording_context(json!({"kind": "Status", "status": "Success"}));
+        let plan = Box::new(plan_deletion(&observed, Timestamp::UNIX_EPOCH));
+        let deleted = delete(&context, &observed.actor, plan).await;
+        assert!(
+            matches!(deleted, Ok(Outcome::Deleting { .. })),
+            "{deleted:?}"
+        );
+        let bodies = bodies.lock();
+        let sent = bodies[0].pointer("/preconditions/resourceVersion");
+        assert_eq!(sent, Some(&json!(expected)));
+        assert_eq!(bodies.len(), 1);
+        observed.scaling.scaled_object = Child::NotFound;
+    }
 }
 
 /// FW-23 (b)
