@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use asya_shared::api::{
-    AsyncActor, AsyncActorStatus, ConflictStatus, PodCounts, QueueDeletionPolicy, Timeout,
-    WorkloadRef,
+    AsyncActor, AsyncActorStatus, BindingRollout, ConflictStatus, PodCounts, QueueDeletionPolicy,
+    Timeout, WorkloadRef,
 };
 use asya_shared::names::annotation;
 use asya_shared::queue_claims::StatusQueue;
@@ -140,6 +140,8 @@ pub struct DeletionFields {
     pub orphans: bool,
     /// Termination grace period of the pods, in seconds, if the spec sets one.
     pub grace_seconds: Option<u32>,
+    /// Whether pods of a binding's target may be restarted to remove the sidecar (BIND-43).
+    pub rollout: BindingRollout,
 }
 
 impl StatusView {
@@ -160,7 +162,15 @@ impl DeletionFields {
             let number = spec.pointer(pointer).and_then(Value::as_u64);
             number.and_then(|number| u32::try_from(number).ok())
         };
+        let binding = &spec["binding"];
+        // Strategy Template does not allow it: its fields would stay in the user's object.
+        let waits = binding["rollout"] == "OnRestart" && binding["strategy"] != "Template";
         Self {
+            rollout: if waits {
+                BindingRollout::OnRestart
+            } else {
+                BindingRollout::Always
+            },
             orphans: is_orphaning || status.orphaned || spec["deletionPolicy"] == "Orphan",
             grace_seconds: number("/workload/template/spec/terminationGracePeriodSeconds")
                 .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0)),

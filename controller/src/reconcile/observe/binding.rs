@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy, WorkloadRef};
+use asya_shared::api::{AsyncActorStatus, BindingStrategy, WorkloadRef};
 use asya_shared::probe::{ProbeMetadata, minimal_pod};
 use asya_shared::resolve::{
     self, Finding, FindingReason, Integration, PodMatch, Resolution, Scale, Target,
@@ -43,8 +43,8 @@ pub(super) async fn observe(
         return Ok(None);
     };
     if let Some(left_behind) = left_behind {
-        let bound = desired.ok().and_then(Desired::desired_binding);
-        let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
+        // Not from the desired state, which is an error while the transport is not configured, for example.
+        let rollout = actor.deletion.rollout;
         let annotated = &previous.roll_annotations;
         let unbinding = unbinding::observe(context, actor, left_behind, rollout, annotated).await?;
         return Ok(Some(ObservedBinding::Unbinding(unbinding.map(Box::new))));

@@ -6,8 +6,8 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::binding::KindAvailability;
-use crate::reconcile::observe::known_queues;
 use crate::reconcile::observe::unbinding::{self, LeftBehind};
+use crate::reconcile::observe::{binding, known_queues};
 use crate::reconcile::plan::deletion::{NextPhase, plan_deletion_steps};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 
@@ -42,6 +42,37 @@ async fn queue_of_which_no_status_tells_is_looked_up_on_other_transports_before_
     );
     let retain = json!({"queue": {"deletionPolicy": "Retain"}});
     assert!(looked_up(2, &retain).is_empty());
+}
+
+/// BIND-43: removing a transport and then its actors does not restart the pods of models.
+#[tokio::test]
+async fn sidecars_that_may_stay_do_so_although_the_transport_is_not_configured_any_more() {
+    let context = context_with(|_| Some((200, json!({"metadata": {"name": "ns"}}))));
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    for (rollout, stays) in [("OnRestart", true), ("Always", false)] {
+        let spec = json!({
+            "transport": "nowhere", "workloadRef": target, "binding": {"rollout": rollout},
+            "queue": {"deletionPolicy": "Retain"},
+        });
+        let observed = observed(&actor(&metadata, &spec, &json!({})));
+        let desired = observed.desired.as_deref();
+        assert!(desired.is_err());
+        let left_behind = LeftBehind {
+            orphans: false,
+            keeps_queues: true,
+        };
+        let previous = &observed.previous;
+        let observing = binding::observe(
+            &context,
+            &observed.actor,
+            desired,
+            previous,
+            Some(left_behind),
+        );
+        let binding = observing.await.unwrap().unwrap();
+        assert_eq!(binding.unbinding().unwrap().skip, stays, "{rollout}");
+    }
 }
 
 /// SAFE-24, BIND-43
