@@ -53,7 +53,8 @@ pub struct Deletion {
     pub orphans: bool,
     /// Keep the shared `ConfigMap`s beyond the last actor, because something that remains mounts them.
     pub keeps_shared: bool,
-    /// Ignore pods of the actor's own workload among those that mount the `ConfigMap`s: they are deleted with it.
+    /// Ignore pods with the actor's name among those that mount the `ConfigMap`s: all are of its own workload, and are
+    /// deleted with it.
     pub ignores_workload_pods: bool,
     /// The queues that stay at the broker, because their namespace is being deleted.
     pub kept_queues: Option<KeptQueues>,
@@ -88,7 +89,9 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Deletion {
         unmanaged_pods: observed.unmanaged_pods.clone(),
         orphans: observed.deletion.orphans,
         keeps_shared: observed.deletion.orphans || keeps_template_fields(observed),
-        ignores_workload_pods: actor.binds_to.is_none() && observed.unmanaged_pods.is_empty(),
+        ignores_workload_pods: actor.binds_to.is_none()
+            && observed.unmanaged_pods.is_empty()
+            && observed.predecessor_pods.is_empty(),
         kept_queues: match &observed.drain {
             Some(DrainState::KeepQueues(queues)) => Some(queues.clone()),
             _ => None,

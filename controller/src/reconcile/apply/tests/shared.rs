@@ -1,19 +1,30 @@
 //! When the `ConfigMap`s that the actors of a namespace share are deleted.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cluster::watch_scope::WatchScope;
 use crate::reconcile::apply::shared;
 use crate::reconcile::plan::deletion;
-use crate::reconcile::tests::fixtures::{actor, context_of, observed, spec};
-use crate::record::{ConfigMapRecord, Projected};
+use crate::reconcile::tests::fixtures::{actor, context_of, observed, pod, spec};
+use crate::record::{ConfigMapRecord, PodRecord, Projected};
 
 const CONFIG_MAP: &str = "/api/v1/namespaces/ns/configmaps/asya-runtime";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 
 /// Deletes the last actor of a namespace with these pods. Returns whether that deletes the runtime script.
 async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
+    deletes_script_beside(spec, pods, &[]).await
+}
+
+/// Like [`deletes_script`], with these pods that an earlier actor of its name has left.
+async fn deletes_script_beside(
+    spec: &Value,
+    pods: &'static [&str],
+    predecessors: &[Arc<PodRecord>],
+) -> bool {
     let (deleted, mut deletions) = tokio::sync::mpsc::unbounded_channel();
     let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let uri = request.uri();
@@ -59,7 +70,8 @@ async fn deletes_script(spec: &Value, pods: &'static [&str]) -> bool {
         .store
         .apply(&WatchScope::Cluster, &map);
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
-    let observed = observed(&actor(&deleting, spec, &json!({})));
+    let mut observed = observed(&actor(&deleting, spec, &json!({})));
+    observed.predecessor_pods = predecessors.to_vec();
     let plan = deletion::plan_deletion(&observed, Timestamp::now());
     shared::clean_up(&context, &observed.actor, &plan)
         .await
@@ -83,4 +95,9 @@ async fn script_outlives_its_last_actor_while_pods_mount_it() {
         "they go with their workload"
     );
     assert!(!deletes_script(&standalone, &["a", "gone"]).await);
+    let left = [pod("web-1", "h")];
+    assert!(
+        !deletes_script_beside(&standalone, &["a"], &left).await,
+        "an earlier binding of its name left them"
+    );
 }
