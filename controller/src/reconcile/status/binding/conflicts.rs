@@ -66,14 +66,16 @@ pub(super) fn set_binding_conflicts(
     report
 }
 
-/// Keeps the recorded handoff while scaling is on and no other actor binds the target.
+/// Keeps the recorded handoff unless scaling is off, or another actor binds the target. A spec that cannot be acted
+/// upon for now says neither: the annotation is still set, and nothing would record it again.
 fn previous_handoff(observed: &Observed) -> Option<String> {
     let handoff = observed.previous.handoff_uid.clone();
     let is_bound_by_other = observed
         .binding
         .as_ref()
         .is_some_and(ObservedBinding::is_bound_by_other);
-    handoff.filter(|_| observed.scales() && !is_bound_by_other)
+    let may_scale = observed.scales() || observed.desired.is_err();
+    handoff.filter(|_| may_scale && !is_bound_by_other)
 }
 
 /// When to requeue because of contention.

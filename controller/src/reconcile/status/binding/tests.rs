@@ -391,6 +391,18 @@ fn actor_that_may_not_bind_reports_no_conflict() {
     assert_eq!(given_up, ("False".to_owned(), Some(2), false, false));
 }
 
+/// CONF-3, BIND-43: its transport is disabled for a while, for example.
+#[test]
+fn handoff_is_remembered_while_the_spec_cannot_be_acted_upon() {
+    let previous = json!({"claimed": "web-uid"});
+    let previous: AsyncActorStatus = serde_json::from_value(previous).unwrap();
+    let mut inputs = bound(&json!({"scaling": {"enabled": true}}), &previous);
+    let fault = Fault::until_change(Reason::InvalidTransport, "disabled");
+    inputs.0.desired = Err(fault);
+    inputs.0.binding = Some(ObservedBinding::Unknown);
+    assert_eq!(status_of(&inputs).handoff_uid, previous.handoff_uid);
+}
+
 /// CONF-3, SO-5
 #[test]
 fn handoff_is_remembered_while_the_queue_scales_the_target() {
