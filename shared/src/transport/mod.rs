@@ -40,6 +40,8 @@ pub trait Broker {
     }
     /// The environment with which a sidecar reaches the broker, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
+    /// The variables of [`Self::sidecar_env`] that say which broker it is.
+    fn address_variables(&self) -> &'static [&'static str];
     /// Additional variables for `asya-sidecar`, in order (SC-111).
     fn own_sidecar_env(&self) -> Vec<EnvVar> {
         Vec::new()

@@ -169,6 +169,15 @@ impl Broker for RabbitmqConfig {
         .collect()
     }
 
+    fn address_variables(&self) -> &'static [&'static str] {
+        &[
+            variable::TRANSPORT,
+            variable::RABBITMQ_HOST,
+            variable::RABBITMQ_PORT,
+            variable::RABBITMQ_URL,
+        ]
+    }
+
     fn own_sidecar_env(&self) -> Vec<EnvVar> {
         let vhost = (self.vhost != "/").then(|| text(variable::RABBITMQ_VHOST, &self.vhost));
         let tls = self.tls.then(|| text(variable::RABBITMQ_TLS, "true"));

@@ -117,6 +117,16 @@ impl Broker for SqsConfig {
         .collect()
     }
 
+    fn address_variables(&self) -> &'static [&'static str] {
+        &[
+            variable::TRANSPORT,
+            variable::AWS_REGION,
+            variable::SQS_ENDPOINT,
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+        ]
+    }
+
     /// Queues with the same name in two accounts are two queues. The account of the credentials is not known before
     /// they are used, so without `accountId` the credentials themselves identify the account.
     fn address(&self, queue: &str) -> Value {
