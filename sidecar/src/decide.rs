@@ -73,8 +73,8 @@ pub struct DeliveryState {
     pub alone: bool,
     /// Whether this process is shutting down.
     pub stopping: bool,
-    /// Whether an end actor's runtime has withdrawn its ready file, so that its reply may mean that it gives the
-    /// message back (RUN-20).
+    /// The runtime of an end actor has removed its ready file during the last call, so it may have given the message
+    /// back (RUN-20).
     pub runtime_ends: bool,
     /// What the broker has refused as too large after an earlier decision about this message.
     pub refused: Refused,

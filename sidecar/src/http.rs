@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, Uri};
+use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -103,32 +104,36 @@ impl Client {
         let kept = self
             .connection
             .take_if(|connection| !connection.is_closed());
-        let status = timeout(REQUEST_TIMEOUT, async {
+        let response = timeout(REQUEST_TIMEOUT, async {
             if let Some(mut connection) = kept
                 && connection.ready().await.is_ok()
-                && let Ok((status, is_read)) = self
+                && let Ok(response) = self
                     .request(&mut connection, &uri, headers, body.clone())
                     .await
             {
-                return Ok((status, Some(connection).filter(|_| is_read)));
+                return Ok((response, connection));
             }
             let mut connection = self.connect().await?;
-            let (status, is_read) = self.request(&mut connection, &uri, headers, body).await?;
-            Ok::<_, io::Error>((status, Some(connection).filter(|_| is_read)))
+            let response = self.request(&mut connection, &uri, headers, body).await?;
+            Ok::<_, io::Error>((response, connection))
         });
-        let (status, connection) = status.await??;
-        self.connection = connection;
+        let (response, connection) = response.await??;
+        let status = response.status().as_u16();
+        // The server has answered, however long its body is, and however late it was. Once the whole response has been
+        // read, the connection can be used again.
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
+        let is_read = matches!(timeout(DRAIN_TIMEOUT, body).await, Ok(Ok(_)));
+        self.connection = Some(connection).filter(|_| is_read);
         Ok(status)
     }
 
-    /// The status, and whether the whole response was read, so that the connection can be reused.
     async fn request(
         &self,
         connection: &mut SendRequest<Full<Bytes>>,
         uri: &Uri,
         headers: &[(String, Secret)],
         body: Bytes,
-    ) -> io::Result<(u16, bool)> {
+    ) -> io::Result<Response<Incoming>> {
         let mut request = Request::post(uri)
             .header(HOST, &self.endpoint.authority)
             .header(CONTENT_TYPE, "application/json");
@@ -136,15 +141,8 @@ impl Client {
             request = request.header(name, value.reveal());
         }
         let request = request.body(Full::new(body)).map_err(io::Error::other)?;
-        let response = connection
-            .send_request(request)
-            .await
-            .map_err(io::Error::other)?;
-        let status = response.status().as_u16();
-        // The status is the answer, however long the body is.
-        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
-        let is_read = matches!(timeout(DRAIN_TIMEOUT, body).await, Ok(Ok(_)));
-        Ok((status, is_read))
+        let response = connection.send_request(request).await;
+        response.map_err(io::Error::other)
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
@@ -184,13 +182,35 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio::time::sleep;
 
-    use super::{Client, Endpoint, MAX_RESPONSE};
+    use super::{Client, Endpoint, MAX_RESPONSE, REQUEST_TIMEOUT};
+
+    /// SC-89, SC-90: as the next one, if the response is late, too.
+    #[tokio::test(start_paused = true)]
+    async fn late_response_counts_by_its_status_even_if_its_body_does_not_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"{}") && stream.read_buf(&mut request).await.is_ok() {}
+            sleep(REQUEST_TIMEOUT.mul_f32(0.9)).await;
+            let answer = "HTTP/1.1 201 x\r\ncontent-length: 10\r\n\r\nx";
+            let _ = stream.write_all(answer.as_bytes()).await;
+            // Neither the rest nor an end follows.
+            pending::<()>().await;
+        });
+        let mut client = Client::new(Endpoint::parse(&url).expect("a URL"));
+        let status = client.post("/", &[], "{}".into()).await;
+        assert_eq!(status.expect("a response"), 201);
+    }
 
     /// SC-89, SC-90: a report that was accepted must not be sent again.
     #[tokio::test]

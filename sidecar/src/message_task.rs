@@ -151,9 +151,6 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
 
     fn decide(&mut self, answer: &CallResult) -> Decision {
         self.state.stopping = self.context.stopping.is_cancelled();
-        let is_reply_of_end_actor =
-            self.context.rules.end.is_some() && matches!(answer, CallResult::Reply(_));
-        self.state.runtime_ends = is_reply_of_end_actor && !self.context.runtime.is_available();
         decide(
             &self.context.rules,
             Body {
@@ -197,6 +194,9 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
                     return NextStep::Settled;
                 }
                 Action::Reject => {
+                    // At SQS it may take as long as a visibility timeout (SC-40).
+                    slot.take();
+                    self.clear_suspect();
                     self.settle(Settlement::Reject, &verdict).await;
                     return NextStep::Settled;
                 }

@@ -164,7 +164,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
         self.next_tick = Instant::now() + TICK;
         self.health.heartbeat();
         let in_flight = self.in_flight.values().map(|(_, since)| *since);
-        let oldest = in_flight.chain(self.waiting.oldest()).min();
+        let oldest = in_flight.chain(self.waiting.delivered()).min();
         let oldest = oldest.map(|since| since.elapsed());
         let metrics = &self.context.metrics;
         metrics
@@ -246,11 +246,11 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             };
             if !self.context.runtime.is_available() {
                 self.context.runtime.recheck();
-                self.waiting.put_back(delivery);
+                self.waiting.put_back(since, delivery);
                 break;
             }
             if self.context.broker.begin(&delivery.receipt) {
-                self.begin(since, delivery);
+                self.begin(delivery);
             }
         }
         self.context
@@ -259,13 +259,12 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             .set(self.waiting.len().try_into().unwrap_or(i64::MAX));
     }
 
-    /// Starts processing a message that was delivered at `since`.
-    fn begin(&mut self, since: Instant, delivery: Delivery) {
+    fn begin(&mut self, delivery: Delivery) {
         let slot = self.slots.take();
         if let Some(idle) = slot.idle() {
             self.context.metrics.waited(idle);
         }
-        let receipt = delivery.receipt.clone();
+        let (receipt, since) = (delivery.receipt.clone(), delivery.since);
         let task = MessageTask::new(self.context.clone(), delivery);
         let handle = self.tasks.spawn(task.run(slot));
         self.in_flight.insert(handle.id(), (receipt, since));
@@ -341,6 +340,7 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
                 self.context.metrics.received(delivery.size, redelivered);
                 self.waiting.push(delivery);
             }
+            Event::Kept(delivery) => self.waiting.push(delivery),
         }
     }
 
@@ -392,6 +392,10 @@ impl<B: Broker, R: Runtime> Scheduler<B, R> {
             Instant::now() + grace.saturating_sub(Duration::from_secs(3).min(grace / 10));
         tracing::info!(in_flight = self.in_flight.len(), "shutting down: {end:?}");
         loop {
+            // Nobody else gives back what was delivered just before.
+            while let Ok(event) = self.events.try_recv() {
+                self.broker_event(event);
+            }
             let waiting = self.waiting.take_matching(|_| true);
             self.requeue(waiting, Reason::Shutdown);
             let next_tick = self.next_tick;

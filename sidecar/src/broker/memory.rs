@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Broker, Delivery, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
@@ -43,6 +43,9 @@ struct State {
     lost_confirms: usize,
     refusals: VecDeque<Refusal>,
     hangs: bool,
+    /// How many messages are kept instead of being returned.
+    keeps: usize,
+    last_delivery: Option<Delivery>,
     counts: bool,
 }
 
@@ -136,6 +139,11 @@ impl Memory {
     /// Makes settlements hang from now on.
     pub fn hang(&self) {
         self.state.lock().hangs = true;
+    }
+
+    /// Has the next message that would be returned processed again instead. It must be the last one that was delivered.
+    pub fn keep(&self) {
+        self.state.lock().keeps += 1;
     }
 
     /// Deletes or recreates a queue.
@@ -267,18 +275,28 @@ impl State {
             let body = message.body.clone();
             self.in_flight.insert(self.last, message);
             self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
-            let _ = events.send(Event::Delivered(Delivery {
+            let delivery = Delivery {
                 receipt,
                 size: body.len(),
                 body,
                 deliveries,
                 origin: Origin::default(),
-            }));
+                since: Instant::now(),
+            };
+            self.last_delivery = Some(delivery.clone());
+            let _ = events.send(Event::Delivered(delivery));
         }
     }
 
     fn settle(&mut self, receipt: &Receipt, settlement: Settlement) {
         if receipt.connection != self.connection {
+            return;
+        }
+        if settlement.is_requeue() && self.keeps > 0 {
+            self.keeps -= 1;
+            if let Some((events, delivery)) = self.events.as_ref().zip(self.last_delivery.clone()) {
+                let _ = events.send(Event::Kept(delivery));
+            }
             return;
         }
         let Some(message) = self.in_flight.remove(&receipt.number) else {

@@ -10,6 +10,7 @@ pub mod sqs;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::demand::Demand;
@@ -62,6 +63,8 @@ pub enum Event {
     Disconnected,
     /// A message was delivered.
     Delivered(Delivery),
+    /// A message that was not settled is to be processed again (SC-34).
+    Kept(Delivery),
     /// Whether the broker has blocked publishing, for example because of a resource alarm (SC-29).
     Blocked(bool),
 }
@@ -79,6 +82,8 @@ pub struct Delivery {
     pub deliveries: Deliveries,
     /// Properties that resulting publications inherit.
     pub origin: Origin,
+    /// When it was delivered.
+    pub since: Instant,
 }
 
 impl Delivery {
@@ -107,7 +112,9 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    fn new(connection: u64, number: u64, lost: CancellationToken) -> Self {
+    /// `number`: of the delivery, on this connection. `lost`: cancelled when the connection is lost.
+    #[must_use]
+    pub fn new(connection: u64, number: u64, lost: CancellationToken) -> Self {
         Self {
             connection,
             number,

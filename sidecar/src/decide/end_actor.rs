@@ -46,6 +46,8 @@ pub(super) fn end_actor(body: &[u8], outcome: Outcome<'_>, state: &DeliveryState
         Outcome::NotReported if state.stopping => requeue(Reason::Shutdown),
         // The handler has succeeded, so this is not a failed attempt (SC-90).
         Outcome::NotReported => requeue(Reason::NotReported),
+        // It may be the message, which has no limit here (SC-68).
+        Outcome::ReplyTooLarge(_) if state.runtime_ends => requeue(Reason::NotRead),
         Outcome::ReplyTooLarge(_) => end_consumed(body),
         // A handler may also return whole envelopes. Whatever it means by that, processing such a message twice loses
         // nothing.

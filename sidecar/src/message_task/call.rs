@@ -110,6 +110,8 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             gateway.received(&context.rules, &self.delivery.body);
         }
         let timed_out_calls = context.timed_out_calls.load(Ordering::Relaxed);
+        let is_end = context.rules.end.is_some();
+        let ready_file = is_end.then(|| context.runtime.ready_file()).flatten();
         let started = Instant::now();
         if let Some(slot) = slot {
             slot.start_call();
@@ -121,6 +123,9 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         if let Some(span) = &mut self.span {
             span.called(started.into_std(), result.is_ok());
         }
+        // If this process was suspended meanwhile, the next runtime may be there already.
+        let has_ended = || ready_file.is_none() || context.runtime.ready_file() != ready_file;
+        self.state.runtime_ends = is_end && has_ended();
         let others_were_open = result == Err(CallError::Ended) && open.crashed();
         self.state.others = if context.timed_out_calls.load(Ordering::Relaxed) != timed_out_calls {
             OtherCalls::TimedOut

@@ -12,12 +12,23 @@ pub trait Runtime: Send + Sync + 'static {
     /// Whether the runtime is available, as far as is known without connecting to it.
     fn is_available(&self) -> bool;
 
-    /// Requests a readiness check, because the runtime did not accept a message, or terminated while processing one.
+    /// The ready file as it is now; `None` while there is none. A runtime that ends removes it, and the next one creates
+    /// another.
+    fn ready_file(&self) -> Option<Identity>;
+
+    /// Requests a readiness check after the runtime did not accept a message, or terminated while processing one.
     fn recheck(&self);
 
     /// Reports that a call timed out and its connection was closed, which makes the runtime exit if the handler is
     /// still running.
     fn call_timed_out(&self);
+}
+
+/// Distinguishes successive ready files of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub inode: u64,
+    pub changed: (i64, i64),
 }
 
 /// Why there is no reply.

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::socket::Socket;
-use super::{CallError, Readiness, Runtime};
+use super::{CallError, Identity, Readiness, Runtime};
 use crate::config;
 
 /// Poll interval while the runtime is not ready.
@@ -36,13 +36,6 @@ pub struct SocketRuntime {
     file: Arc<PathBuf>,
     findings: mpsc::UnboundedSender<Finding>,
     identity: watch::Receiver<Option<Identity>>,
-}
-
-/// Distinguishes successive ready files at the same path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    inode: u64,
-    changed: (i64, i64),
 }
 
 /// The runtime with this ready file does not accept connections.
@@ -94,7 +87,11 @@ impl Runtime for SocketRuntime {
 
     fn is_available(&self) -> bool {
         let identity = *self.identity.borrow();
-        identity.is_some() && identity == identity_of(&self.file)
+        identity.is_some() && identity == self.ready_file()
+    }
+
+    fn ready_file(&self) -> Option<Identity> {
+        identity_of(&self.file)
     }
 
     fn recheck(&self) {
@@ -103,9 +100,7 @@ impl Runtime for SocketRuntime {
     }
 
     fn call_timed_out(&self) {
-        let _ = self
-            .findings
-            .send(Finding::CallTimedOut(identity_of(&self.file)));
+        let _ = self.findings.send(Finding::CallTimedOut(self.ready_file()));
     }
 }
 

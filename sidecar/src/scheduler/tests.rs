@@ -6,6 +6,7 @@ mod expired;
 mod given_back;
 mod lookahead;
 mod reports;
+mod settling;
 mod simulation;
 mod stuck;
 mod unroutable;
@@ -390,26 +391,7 @@ async fn unfinished_messages_are_requeued_at_the_end_of_the_grace_period() {
     assert_eq!(bench.broker.left(), 1);
 }
 
-/// SC-80
-#[tokio::test(start_paused = true)]
-async fn unresponsive_broker_delays_the_exit_by_a_second() {
-    let mut bench = Bench::new();
-    bench.settings.concurrency = 8;
-    bench.runtime.set(Readiness::Ready { concurrency: 8 });
-    for id in 0..8 {
-        let takes = Script::Takes(Duration::from_hours(1));
-        bench.runtime.script(&id.to_string(), takes);
-    }
-    bench.broker.put(OWN, (0..8).map(message));
-    let scheduler = bench.start();
-    sleep(Duration::from_secs(1)).await;
-    bench.broker.hang();
-    let stopped = Instant::now();
-    assert_eq!(bench.stop(scheduler).await, Exit::Stopped);
-    assert_eq!(stopped.elapsed().as_secs(), 28);
-}
-
-/// SC-82: with a native sidecar, the runtime is killed first at the end of the pod's grace period.
+/// SC-82: with a native sidecar, the runtime is killed first at the end of a pod's grace period.
 #[tokio::test(start_paused = true)]
 async fn runtime_that_terminates_just_before_the_sidecar_is_stopped_has_not_crashed() {
     for end in [None, Some(decide::EndActor::Error)] {

@@ -151,11 +151,15 @@ fn ratio_decides_by_the_id_of_the_trace() {
         }
     }
     let (tracer, mut told) = tracer(0.5, true);
-    for _ in 0..1000 {
+    let sampled = (0..1000).filter(|_| {
         tracer.consume(&message("")).end(true);
-    }
-    let count = std::iter::from_fn(|| told.try_recv().ok()).count();
-    assert_eq!(count, 8, "a root of its own has a random id");
+        told.try_recv().is_ok()
+    });
+    let count = sampled.count();
+    assert!(
+        (400..600).contains(&count),
+        "a root has a random id: {count}"
+    );
 }
 
 /// SC-96

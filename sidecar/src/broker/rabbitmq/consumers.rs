@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_amqp::{CONSUMER_TIMEOUT, Connection, Purpose};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Connector, name};
@@ -96,7 +96,7 @@ impl Session {
                 self.detach(Detached::new(connection, consuming));
             } else {
                 consuming.lost.cancel();
-                self.near_limit.clear();
+                self.near_limit.clear(number);
             }
             self.counting.clear();
             self.metrics.set_connected(name(Purpose::Consume), false);
@@ -272,6 +272,7 @@ impl Session {
                     size,
                     deliveries,
                     origin: Origin::default(),
+                    since: Instant::now(),
                 };
                 self.near_limit.delivered(&delivery, count);
                 self.emit(Event::Delivered(delivery));

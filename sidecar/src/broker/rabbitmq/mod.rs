@@ -224,6 +224,7 @@ impl Broker for RabbitMq {
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc;
+    use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
 
@@ -268,6 +269,7 @@ mod tests {
             size: 10,
             deliveries,
             origin: Origin::default(),
+            since: Instant::now(),
         }
     }
 

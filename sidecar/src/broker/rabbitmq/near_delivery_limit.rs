@@ -62,9 +62,10 @@ impl NearDeliveryLimit {
         self.0.deliveries.lock().remove(&receipt.key())
     }
 
-    /// Forgets the deliveries of a lost connection.
-    pub(super) fn clear(&self) {
-        self.0.deliveries.lock().clear();
+    /// Forgets all deliveries of a lost connection.
+    pub(super) fn clear(&self, connection: u64) {
+        let mut deliveries = self.0.deliveries.lock();
+        deliveries.retain(|(number, _), _| *number != connection);
     }
 
     /// How many messages may be delivered in place of those that are kept.
@@ -145,7 +146,7 @@ impl RabbitMq {
     fn deliver_again(&self, delivery: Delivery) {
         self.near_limit.insert(&delivery);
         // The receiver is gone during shutdown.
-        let _ = self.events.send(Event::Delivered(delivery));
+        let _ = self.events.send(Event::Kept(delivery));
     }
 
     /// Publishes to the default exchange, since another exchange might route the copy to other queues only. If that is
@@ -218,11 +219,12 @@ mod tests {
                 request.reply.send(Err(Refusal::Nacked)).expect("it waits");
             }
             let found = timeout(Duration::from_mins(1), events.recv()).await;
-            let Ok(Some(Event::Delivered(again))) = found else {
+            let Ok(Some(Event::Kept(again))) = found else {
                 panic!("{found:?}");
             };
             settling.await.expect("an end");
             assert_eq!(again.receipt.key(), delivery.receipt.key());
+            assert_eq!(again.since, delivery.since, "SC-93");
             assert_eq!(again.deliveries, Deliveries::Before(18));
             assert_eq!(broker.near_limit.made_up_for(), 0);
             assert!(settled.try_recv().is_err(), "it would be dropped");
@@ -291,7 +293,19 @@ mod tests {
         assert_eq!(settlement, Settlement::RequeueFailed);
     }
 
-    /// SC-74: the broker redelivers the message, so both would be processed.
+    /// SC-21, SC-34: those of a queue that was deleted are still in flight.
+    #[tokio::test]
+    async fn messages_near_the_delivery_limit_are_forgotten_with_their_own_connection_only() {
+        let (broker, _settled, _published) = broker();
+        let delivery = often_returned(&broker.near_limit);
+        broker.near_limit.clear(2);
+        assert!(broker.near_limit.take(&delivery.receipt).is_some());
+        broker.near_limit.insert(&delivery);
+        broker.near_limit.clear(1);
+        assert!(broker.near_limit.take(&delivery.receipt).is_none());
+    }
+
+    /// SC-74: the broker delivers the message again, and both would be processed.
     #[tokio::test(start_paused = true)]
     async fn no_copy_is_published_for_a_lost_delivery() {
         let (broker, mut settled, mut published) = broker();

@@ -93,6 +93,15 @@ pub(super) fn is_final<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse
     is_refused && !is_throttled(code) && !is_credential_error(code)
 }
 
+/// Whether SQS may have done what a request asks for although it failed: there is no answer, or it is from a server
+/// that does not know.
+pub(super) fn may_be_done<E>(error: &SdkError<E, HttpResponse>) -> bool {
+    match error.raw_response() {
+        Some(response) => matches!(response.status().as_u16(), ..400 | 500 | 502 | 504),
+        None => !matches!(error, SdkError::ConstructionFailure(_)),
+    }
+}
+
 /// Credential errors are transient, since credentials expire and are rotated.
 fn is_credential_error(code: &str) -> bool {
     [

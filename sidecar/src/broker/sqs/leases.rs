@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use super::error::describe;
+use super::error::{describe, may_be_done};
 
 /// Maximum batch size of SQS.
 const BATCH: usize = 10;
@@ -160,6 +160,7 @@ async fn extend_batch(shared: Arc<Shared>, leases: Vec<(u64, String)>) {
     let visibility = shared.settings.visibility;
     let until = Instant::now() + visibility;
     let extended = set_visibility(&shared, &leases, visibility).await;
+    let extended = extended.unwrap_or_default();
     shared.metrics.extended(extended.len(), true);
     shared
         .metrics
@@ -169,12 +170,19 @@ async fn extend_batch(shared: Arc<Shared>, leases: Vec<(u64, String)>) {
     }
 }
 
-/// Sets the visibility timeout of up to ten messages; returns those for which it succeeded.
+/// Why the visibility timeout of messages was not set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unset {
+    /// SQS may have set it nevertheless.
+    pub(super) may_be_done: bool,
+}
+
+/// Sets the visibility timeout of up to ten messages; returns those for which that succeeded.
 pub(super) async fn set_visibility(
     shared: &Shared,
     leases: &[(u64, String)],
     visibility: Duration,
-) -> Vec<u64> {
+) -> Result<Vec<u64>, Unset> {
     let seconds = i32::try_from(visibility.as_secs()).unwrap_or(i32::MAX);
     let entry = |(number, handle): &(u64, String)| {
         Entry::builder()
@@ -192,7 +200,7 @@ pub(super) async fn set_visibility(
         Ok(url) => url,
         Err(failure) => {
             failed(&failure);
-            return Vec::new();
+            return Err(Unset { may_be_done: false });
         }
     };
     let request = |sqs: &Client| {
@@ -205,14 +213,16 @@ pub(super) async fn set_visibility(
         Ok(response) => response,
         Err(error) => {
             failed(&describe(&error));
-            return Vec::new();
+            return Err(Unset {
+                may_be_done: may_be_done(&error),
+            });
         }
     };
     if let Some(entry) = response.failed().first() {
         failed(&entry.code());
     }
     let succeeded = response.successful().iter();
-    succeeded
+    Ok(succeeded
         .filter_map(|entry| entry.id().parse().ok())
-        .collect()
+        .collect())
 }

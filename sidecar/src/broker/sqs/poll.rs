@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::error::{Failure, classify};
-use super::leases::set_visibility;
+use super::leases::{Unset, set_visibility};
 use crate::broker::backoff::ReconnectBackoff;
 use crate::broker::{Delivery, Demand, Event, Origin, Receipt, Refusal};
 use crate::decide::Deliveries;
@@ -23,6 +23,8 @@ const BATCH: usize = 10;
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long requeuing those messages may take, so that the process still exits in time (SC-79).
 const REQUEUE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Delay before it is tried again.
+const REQUEUE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 pub(super) struct Poll {
     pub(super) shared: Arc<Shared>,
@@ -44,6 +46,7 @@ impl Poll {
         let stopping = self.stopping.clone();
         loop {
             let count = tokio::select! {
+                biased;
                 () = stopping.cancelled() => return,
                 count = self.wanted() => count,
             };
@@ -111,7 +114,7 @@ impl Poll {
         let request = self.request(count);
         tokio::pin!(request);
         tokio::select! {
-            received = &mut request => Some(received),
+            biased;
             () = self.stopping.cancelled() => {
                 if let Ok(Ok(received)) = timeout(LAST_POLL_TIMEOUT, request).await {
                     // Messages not requeued in time are redelivered after their visibility timeout.
@@ -119,6 +122,7 @@ impl Poll {
                 }
                 None
             }
+            received = &mut request => Some(received),
         }
     }
 
@@ -186,6 +190,7 @@ impl Poll {
                 message: message.message_id,
                 group,
             },
+            since,
         };
         // The receiver is gone during shutdown.
         let _ = self.events.send(Event::Delivered(delivery));
@@ -209,13 +214,21 @@ impl Poll {
         Some(received)
     }
 
-    async fn requeue(&self, messages: Vec<Message>) {
+    /// Releases messages of the last poll, again and again, unless they may have been released (SC-37).
+    pub(super) async fn requeue(&self, messages: Vec<Message>) {
         let handles = messages
             .into_iter()
             .filter_map(|message| message.receipt_handle);
-        let leases: Vec<_> = (0..).zip(handles).collect();
-        if !leases.is_empty() {
-            set_visibility(&self.shared, &leases, Duration::ZERO).await;
+        let mut leases: Vec<_> = (0..).zip(handles).collect();
+        while !leases.is_empty() {
+            match set_visibility(&self.shared, &leases, Duration::ZERO).await {
+                Ok(released) => leases.retain(|(number, _)| !released.contains(number)),
+                Err(Unset { may_be_done: true }) => return,
+                Err(Unset { may_be_done: false }) => {}
+            }
+            if !leases.is_empty() {
+                sleep(REQUEUE_RETRY_DELAY).await;
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 mod fake;
 mod leases;
+mod poll;
 mod requests;
 
 use std::time::Duration;

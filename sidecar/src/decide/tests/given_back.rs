@@ -54,3 +54,22 @@ fn message_that_the_runtime_of_an_end_actor_gives_back_is_requeued() {
         check(&end_actor(EndActor::Happy), &[row]);
     }
 }
+
+/// SC-68, SC-69, SC-72: a message has no limit at an end actor, but the reply that gives it back has.
+#[test]
+fn message_of_an_end_actor_that_may_have_been_given_back_as_too_large_is_requeued() {
+    for (runtime_ends, expected) in [
+        (true, "requeue NotRead: Open"),
+        (false, "report, acknowledge: EndConsumed"),
+    ] {
+        let state = DeliveryState {
+            runtime_ends,
+            ..DeliveryState::default()
+        };
+        let row = Row {
+            state,
+            ..row("SC-69", FOO, Outcome::ReplyTooLarge(1), expected)
+        };
+        check(&end_actor(EndActor::Happy), &[row]);
+    }
+}

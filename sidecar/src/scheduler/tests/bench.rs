@@ -21,7 +21,7 @@ use crate::intake::Intake;
 use crate::message_task::Context;
 use crate::metrics::Metrics;
 use crate::probes::Health;
-use crate::runtime::{CallError, Readiness, Runtime};
+use crate::runtime::{CallError, Identity, Readiness, Runtime};
 use crate::scheduler::{Exit, Scheduler, SchedulerSettings};
 
 /// Default duration of a call.
@@ -68,6 +68,10 @@ struct State {
     restart: Option<Duration>,
     /// When a crashed runtime is back. It refuses calls until a check has found it up.
     back_at: Option<Instant>,
+    /// The runtime ends, so it has removed its ready file.
+    ends: bool,
+    /// How many runtimes came after it.
+    successors: u64,
 }
 
 impl FakeRuntime {
@@ -82,6 +86,20 @@ impl FakeRuntime {
 
     pub(super) fn set(&self, readiness: Readiness) {
         self.readiness.send_replace(readiness);
+    }
+
+    /// It ends: removes its ready file, and takes no more calls.
+    pub(super) fn ends(&self) {
+        self.state.lock().ends = true;
+        self.set(Readiness::Waiting);
+    }
+
+    /// The next one is ready.
+    pub(super) fn starts(&self) {
+        let mut state = self.state.lock();
+        (state.ends, state.successors) = (false, state.successors + 1);
+        drop(state);
+        self.set(Readiness::Ready { concurrency: 1 });
     }
 
     /// Sets the default behavior for a message.
@@ -226,6 +244,15 @@ impl Runtime for FakeRuntime {
 
     fn is_available(&self) -> bool {
         matches!(*self.readiness.borrow(), Readiness::Ready { .. })
+    }
+
+    fn ready_file(&self) -> Option<Identity> {
+        let state = self.state.lock();
+        let file = Identity {
+            inode: state.successors,
+            changed: (0, 0),
+        };
+        (!state.ends).then_some(file)
     }
 
     fn recheck(&self) {

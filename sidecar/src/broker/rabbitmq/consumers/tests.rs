@@ -152,7 +152,7 @@ async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_deli
         slots: 1,
         lookahead: 0,
     });
-    bench.delivered().await;
+    let first = bench.delivered().await;
     bench.has(3, 1).await;
     let kept = bench.near_limit.keep(&bench.demand);
     let second = bench.delivered().await;
@@ -161,9 +161,16 @@ async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_deli
     bench.settle(&second, Settlement::Acknowledge);
     bench.has(2, 1).await;
     let _kept = bench.near_limit.keep(&bench.demand);
-    bench.delivered().await;
+    let third = bench.delivered().await;
     bench.demand.set(Demand::default());
-    bench.has(1, 2).await;
+    // The consumers are cancelled one after the other.
+    sleep(Duration::from_secs(1)).await;
+    for delivery in [first, third] {
+        bench.settle(&delivery, Settlement::Acknowledge);
+    }
+    sleep(Duration::from_secs(1)).await;
+    // Without demand, none is delivered, whatever is kept.
+    bench.has(1, 0).await;
 }
 
 /// SC-72: a delivery that waits to be requeued is not acknowledged along with later ones.

@@ -113,7 +113,9 @@ async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_
         ),
         (LONG, vec![forbidden], 1..=1),
         (LONG, vec![error("MessageNotInflight")], 1..=1),
-        // Attempts after 0, 0.2 and 0.6 s.
+        // SC-73: SQS may have released it, and another consumer may have received it.
+        (LONG, vec![(504, json!("Gateway Timeout"))], 1..=1),
+        // After 0, 0.2 and 0.6 s.
         (SHORT, vec![unavailable], 1..=3),
     ] {
         let (fake, broker, _, receipts, _events) =
@@ -131,7 +133,57 @@ async fn giving_back_is_retried_while_the_visibility_timeout_lasts_unless_it_is_
     }
 }
 
-/// SC-37: the time for which this process was suspended is part of the visibility timeout.
+/// SC-40: until the delay that it asked for has passed, nobody else can receive it.
+#[tokio::test]
+async fn giving_back_with_a_delay_is_retried_for_that_time_if_it_may_have_been_done() {
+    let answers = vec![(504, json!("Gateway Timeout"))];
+    let (fake, broker, _, receipts, _events) = start(1, LONG, answers, false).await;
+    let settled = broker.settle(&receipts[0], Settlement::Requeue);
+    timeout(STUCK, settled).await.expect("settled");
+    // After 0, 0.2, 0.6 and 1.4 s, of 2 s.
+    let count = fake.seen(&["ChangeMessageVisibility"]).len();
+    assert!((2..=4).contains(&count), "{count}");
+}
+
+/// SC-37, SC-73: this process was suspended, so nothing has noticed that the lease has ended.
+#[tokio::test]
+async fn message_whose_lease_has_ended_by_the_clock_is_not_given_back() {
+    let (fake, broker, metrics, receipts, _events) = start(2, SHORT, Vec::new(), true).await;
+    assert_eq!(metrics.leases_lost.get(), 0, "not noticed");
+    for receipt in &receipts {
+        let settled = broker.settle(receipt, Settlement::RequeueNow);
+        timeout(STUCK, settled).await.expect("settled");
+    }
+    assert_eq!(fake.seen(&["ChangeMessageVisibility"]).len(), 0);
+    assert_eq!(
+        (metrics.leases_lost.get(), broker.shared.leases.count()),
+        (2, 0)
+    );
+}
+
+/// SC-37, SC-73: as the last one, while it waits to try again.
+#[tokio::test]
+async fn no_attempt_to_give_back_follows_the_end_of_the_lease() {
+    let unavailable = vec![(503, json!("Service Unavailable"))];
+    let (fake, broker, _, receipts, _events) = start(1, SHORT * 3, unavailable, false).await;
+    let settling = tokio::spawn(broker.settle(&receipts[0], Settlement::RequeueNow));
+    let deadline = Instant::now() + STUCK;
+    while fake.seen(&["ChangeMessageVisibility"]).is_empty() {
+        assert!(Instant::now() < deadline, "no attempt");
+        sleep(Duration::from_millis(5)).await;
+    }
+    // Everything is in one thread. The attempt is answered first.
+    sleep(Duration::from_millis(50)).await;
+    let before = fake.seen(&["ChangeMessageVisibility"]).len();
+    std::thread::sleep(SHORT * 3);
+    timeout(STUCK, settling)
+        .await
+        .expect("an end")
+        .expect("settled");
+    assert_eq!(fake.seen(&["ChangeMessageVisibility"]).len(), before);
+}
+
+/// SC-37: the time in which this process was suspended is part of the visibility timeout.
 #[tokio::test]
 async fn message_that_was_received_by_a_suspended_process_is_not_started() {
     let (fake, broker, metrics, receipts, _events) = start(1, SHORT, Vec::new(), true).await;
