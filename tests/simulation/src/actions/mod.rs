@@ -253,7 +253,9 @@ fn orphan(world: &World, id: &Id) {
             let mut recorded = inventory.into_iter().flatten();
             recorded.any(|it| it["uid"] == uid).then_some(())
         };
-        // If the workload does not exist, nothing is orphaned.
+        // Without a workload, only the garbage collector's finalizer says that the queue is kept, and the operator may
+        // be down until it is gone.
+        world.note_kept_queue(id);
         let workloads = [&resources::DEPLOYMENTS, &resources::STATEFUL_SETS];
         if workloads.into_iter().any(|it| has_object(it).is_some()) {
             world.note_orphaned(id, metadata["uid"].as_str().unwrap_or_default());

@@ -402,7 +402,8 @@ impl World {
         self.note_kept_queue(id);
     }
 
-    fn note_kept_queue(&self, actor: &Id) {
+    /// Records that the queue of this actor may outlive it.
+    pub fn note_kept_queue(&self, actor: &Id) {
         let queue = format!("asya-{}", actor.name);
         let hosts = BROKERS.iter().chain(&TRANSPORTS);
         self.kept
