@@ -12,8 +12,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// Whether the runtime is available, as far as is known without connecting to it.
     fn is_available(&self) -> bool;
 
-    /// The ready file as it is now; `None` while there is none. A runtime that ends removes it, and the next one creates
-    /// another.
+    /// The ready file as it is now; `None` while there is none. A runtime that ends removes it, and the next one
+    /// creates another.
     fn ready_file(&self) -> Option<Identity>;
 
     /// Requests a readiness check after the runtime did not accept a message, or terminated while processing one.
