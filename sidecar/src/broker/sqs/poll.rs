@@ -117,8 +117,10 @@ impl Poll {
             biased;
             () = self.stopping.cancelled() => {
                 if let Ok(Ok(received)) = timeout(LAST_POLL_TIMEOUT, request).await {
+                    let until = received.since + self.shared.settings.visibility;
+                    let requeuing = self.requeue(received.messages, until);
                     // Messages not requeued in time are redelivered after their visibility timeout.
-                    let _ = timeout(REQUEUE_TIMEOUT, self.requeue(received.messages)).await;
+                    let _ = timeout(REQUEUE_TIMEOUT, requeuing).await;
                 }
                 None
             }
@@ -214,13 +216,14 @@ impl Poll {
         Some(received)
     }
 
-    /// Releases messages of the last poll, again and again, unless they may have been released (SC-37).
-    pub(super) async fn requeue(&self, messages: Vec<Message>) {
+    /// Releases messages of the last poll, again and again, unless they may have been released (SC-37). `until`: when
+    /// their visibility timeout expires.
+    pub(super) async fn requeue(&self, messages: Vec<Message>, until: Instant) {
         let handles = messages
             .into_iter()
             .filter_map(|message| message.receipt_handle);
         let mut leases: Vec<_> = (0..).zip(handles).collect();
-        while !leases.is_empty() {
+        while !leases.is_empty() && Instant::now() < until {
             match set_visibility(&self.shared, &leases, Duration::ZERO).await {
                 Ok(released) => leases.retain(|(number, _)| !released.contains(number)),
                 Err(Unset { may_be_done: true }) => return,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_sqs::types::Message;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, error};
@@ -52,19 +52,30 @@ async fn messages_of_the_last_poll_are_released_again_unless_they_may_have_been(
     let mut partly = failed.clone();
     partly["Successful"] = json!([{"Id": "0"}]);
     let rest = json!({"Successful": [{"Id": "1"}], "Failed": []});
-    for (answers, expected) in [
+    let minute = Duration::from_mins(1);
+    for (answers, left, expected) in [
         (
             vec![throttled, (200, partly), (200, rest)],
+            minute,
             vec![vec!["a", "b"], vec!["a", "b"], vec!["b"]],
         ),
         // Another consumer may have them.
-        (vec![(504, json!("Gateway Timeout"))], vec![vec!["a", "b"]]),
+        (
+            vec![(504, json!("Gateway Timeout"))],
+            minute,
+            vec![vec!["a", "b"]],
+        ),
+        // This process was suspended while SQS answered.
+        (Vec::new(), Duration::ZERO, Vec::new()),
     ] {
         let mut answers = answers.into_iter();
         let fake = Fake::start(move |_| answers.next()).await;
         let poll = poll(&fake, &CancellationToken::new());
         let messages = ["a", "b"].map(|handle| Message::builder().receipt_handle(handle).build());
-        let releasing = timeout(Duration::from_secs(5), poll.requeue(messages.into()));
+        let releasing = timeout(
+            Duration::from_secs(5),
+            poll.requeue(messages.into(), Instant::now() + left),
+        );
         releasing.await.expect("an end");
         let seen = fake.seen(&["ChangeMessageVisibilityBatch"]);
         let handles = seen.iter().map(|seen| {
