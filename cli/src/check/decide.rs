@@ -8,9 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::gather::{Observed, Prerequisites, Read};
+use super::gather::{Observed, Prerequisites};
 use super::lease::ObservedLease;
 use super::permissions::Needed;
+use super::reading::Read;
 use crate::answer::Answer;
 use crate::catalogue;
 use crate::installation::{self, ControllerLocation, OperatorDeployment};

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::lease::{self, ObservedLease};
 use super::permissions::{self, Needed};
+use super::reading::Read;
 use crate::answer::Failure;
 use crate::cluster::{ApiFailure, Cluster, Permission, resource};
 use crate::installation::{self, ControllerLocation, Installation, OperatorDeployment, TLS_SECRET};
@@ -29,9 +30,6 @@ const WATCHED: &str = "watch-namespaces";
 const KEDA_CRD: &str = "scaledobjects.keda.sh";
 /// Each watched namespace needs dozens of access reviews.
 const CONCURRENT_REVIEWS: usize = 16;
-
-/// What was read, or why it could not be read.
-pub type Read<T> = Result<T, String>;
 
 /// Inputs of `check`.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::gather::Read;
+use super::reading::Read;
 use crate::cluster::{Cluster, resource};
 
 /// Twice the interval at which a leader renews its Lease.

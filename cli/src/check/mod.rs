@@ -4,6 +4,7 @@ mod decide;
 mod gather;
 mod lease;
 mod permissions;
+mod reading;
 mod render;
 
 use std::sync::Arc;

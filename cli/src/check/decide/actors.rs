@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{Check, counted};
 use crate::actor;
 use crate::catalogue;
-use crate::check::gather::{Observed, Read};
+use crate::check::gather::Observed;
+use crate::check::reading::Read;
 use crate::status;
 
 pub fn transports(observed: &Observed) -> Check {

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{Check, counted, replicas};
 use crate::actor;
-use crate::check::gather::{Observed, Read, Review};
+use crate::check::gather::{Observed, Review};
+use crate::check::reading::Read;
 use crate::installation::{self, OperatorDeployment};
 use crate::output::since;
 
