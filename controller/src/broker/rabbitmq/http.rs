@@ -74,11 +74,14 @@ impl HttpResponse {
         self.status == StatusCode::BAD_REQUEST && is_out_of_range(&self.error_body().error)
     }
 
+    /// Whether the same request may succeed a little later.
+    pub fn is_temporary_failure(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
+    }
+
     /// How long to send no requests, if RabbitMQ or a proxy in front of it asks for a pause.
     fn requested_pause(&self) -> Option<Duration> {
-        let is_throttled =
-            self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error();
-        self.retry_after.filter(|_| is_throttled)
+        self.retry_after.filter(|_| self.is_temporary_failure())
     }
 
     fn throttling(&self) -> String {

@@ -43,12 +43,15 @@ impl Rabbitmq {
     }
 
     /// The name of the broker's cluster; `None` if the broker, or a proxy in front of it, does not reveal it to this
-    /// user.
+    /// user. A broker that cannot answer at the moment hides nothing.
     async fn cluster_name(&self) -> Result<Option<String>, BrokerError> {
         let mut url = self.api.url(&["overview"]);
         url.query_pairs_mut().append_pair("columns", "cluster_name");
         let operation = Operation::read("overview");
         let response = self.api.send(operation, Method::GET, url, None).await?;
+        if response.is_temporary_failure() {
+            return Err(self.api.response_error("overview", &response));
+        }
         let overview: Option<Overview> = response
             .status
             .is_success()

@@ -32,6 +32,7 @@ struct Broker {
     /// The actor that the owner tag names.
     tagged_for: Option<&'static str>,
     status: StatusCode,
+    overview_status: StatusCode,
 }
 
 impl Default for Broker {
@@ -42,6 +43,7 @@ impl Default for Broker {
             location: |host| [json!(host), json!(format!("rabbit@{host}"))],
             tagged_for: Some("a"),
             status: StatusCode::OK,
+            overview_status: StatusCode::OK,
         }
     }
 }
@@ -77,7 +79,11 @@ impl HttpClient for Broker {
             })
         };
         let response = HttpResponse {
-            status: self.status,
+            status: if path.ends_with("/overview") {
+                self.overview_status
+            } else {
+                self.status
+            },
             body: answer.to_string().into_bytes(),
             retry_after: None,
         };
@@ -293,5 +299,38 @@ async fn queue_that_nothing_tells_apart_from_the_present_one_is_not_deleted() {
             is_forgotten,
             "{case}"
         );
+    }
+}
+
+/// QUE-36: a broker that fails to name its cluster is asked again, so the empty queue at another broker is not left
+/// behind. One that does not reveal the name to this user says all it ever will.
+#[tokio::test]
+async fn retired_queue_is_kept_for_another_try_while_a_broker_cannot_name_its_cluster() {
+    for (status, is_forgotten) in [
+        (StatusCode::INTERNAL_SERVER_ERROR, false),
+        (StatusCode::SERVICE_UNAVAILABLE, false),
+        (StatusCode::TOO_MANY_REQUESTS, false),
+        (StatusCode::UNAUTHORIZED, true),
+        (StatusCode::NOT_FOUND, true),
+    ] {
+        let broker = Arc::new(Broker {
+            location: |host| [json!(host), json!("rabbit@a")],
+            overview_status: status,
+            ..Broker::default()
+        });
+        let context = context_of(&broker);
+        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        let planned = RetiredCheck {
+            current: Some(queue("mq")),
+            known_pods: vec![record(&pod())],
+            ..check(queue("other"))
+        };
+        let checked = retired::check(&context, &observed.actor, planned)
+            .await
+            .unwrap();
+        assert!(broker.writes.lock().is_empty(), "{status}");
+        assert_eq!(!checked.forgettable.is_empty(), is_forgotten, "{status}");
+        let is_tried_again = checked.recheck_after.is_some_and(|wait| !wait.is_zero());
+        assert_eq!(is_tried_again, !is_forgotten, "{status}");
     }
 }
