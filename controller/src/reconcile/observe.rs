@@ -53,7 +53,8 @@ use crate::scaling::autoscalers::{Autoscalers, finalizer_expired};
 /// Observes one actor; returns `None` if it no longer exists.
 ///
 /// # Errors
-/// When a read from the API server fails, or a broker is too busy to count the messages of an actor being deleted.
+/// When a read from the API server fails, a broker is too busy to count the messages of an actor being deleted, or the
+/// actor turns out to be orphaned.
 pub async fn observe(
     context: &Context,
     key: &Key,
@@ -65,9 +66,14 @@ pub async fn observe(
     // Read first, so that every decision based on pods knows at least these.
     let known_pods = context.stores.pods.of_actor(key);
     let intent = Intent::observe(context, actor, now).await?;
-    observe_intent(context, intent, known_pods, now)
-        .await
-        .map(Some)
+    let observed = observe_intent(context, intent, known_pods, now).await?;
+    // The garbage collector may have released the objects while a broker was asked: what was observed before that would
+    // count them as deleted.
+    let orphans = observed.deletion.orphans;
+    if !orphans && is_released(context, &observed.actor, &observed.previous) {
+        return Err(Error::Stale("the actor's objects"));
+    }
+    Ok(Some(observed))
 }
 
 /// What an actor should become, and what that depends on.

@@ -3,6 +3,7 @@ mod ending;
 mod left_pods;
 mod maybe_created;
 mod outages;
+mod released;
 
 use std::sync::Arc;
 use std::time::Duration;
