@@ -75,6 +75,7 @@ impl HttpResponse {
     }
 
     /// Whether the same request may succeed a little later.
+    #[must_use]
     pub fn is_temporary_failure(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
     }
