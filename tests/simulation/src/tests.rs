@@ -36,10 +36,10 @@ fn same_seed_gives_the_same_trace() {
 }
 
 /// Seeds that have found bugs, run in addition to the first ones.
-const FOUND: [u64; 38] = [
+const FOUND: [u64; 39] = [
     136, 211, 245, 338, 451, 751, 981, 1089, 1152, 1409, 1636, 2181, 2626, 2734, 2889, 2976, 3074,
     3183, 3293, 3792, 3803, 4219, 4660, 4726, 5356, 5687, 5965, 6389, 7005, 7021, 7802, 8676, 9782,
-    9923, 10362, 104_077, 104_183, 300_666,
+    9923, 10362, 22182, 104_077, 104_183, 300_666,
 ];
 
 /// Among the invariants: only the leader writes, and only it reads from brokers (FW-16, QUE-21). No change by a user

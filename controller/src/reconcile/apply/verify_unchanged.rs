@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::names::label;
+use asya_shared::resolve::ObjectRef;
 use futures::FutureExt;
 use kube::Api;
 use kube::api::ListParams;
@@ -17,6 +18,7 @@ use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::availability::Availability;
+use crate::reconcile::model::rollout::desired_replicas;
 use crate::record::{ActorRecord, Key, ORPHAN, PodRecord, Projected, UNFINISHED};
 
 /// How long a verification may be acted upon, counted from its request: the API server may have read the objects that
@@ -78,8 +80,8 @@ impl DeletionGuard for PlannedState<'_> {
     }
 }
 
-/// Fails if the pods of a target are not as they were when its availability was read, unless that was a moment ago: the
-/// broker may have answered slowly since (SAFE-11).
+/// Fails if the pods of a target, or the number that it should have, are not as they were when its availability was
+/// read, unless that was a moment ago: the API server or the broker may have answered slowly since (SAFE-11).
 pub(super) async fn verify_availability(
     context: &Context,
     namespace: &str,
@@ -93,11 +95,30 @@ pub(super) async fn verify_availability(
     let started = Instant::now();
     let pods = list_unfinished(&context.client, namespace, &source.pods.labels).await;
     let current = Availability::of(&pods.map_err(Error::Api)?, &source.pods);
-    if current.has_same_pods(planned) && started.elapsed() < VALID_FOR {
+    let replicas = read_replicas(context, namespace, &source.replicas).await?;
+    let is_unchanged = current.has_same_pods(planned) && replicas == planned.desired_replicas;
+    if is_unchanged && started.elapsed() < VALID_FOR {
         Ok(())
     } else {
         Err(stale())
     }
+}
+
+/// Reads how many pods a target should have from the objects that specify it.
+async fn read_replicas(
+    context: &Context,
+    namespace: &str,
+    objects: &[ObjectRef],
+) -> Result<Option<i32>, Error> {
+    let mut specified = Vec::new();
+    for object in objects {
+        let body = context
+            .bindings
+            .read_object(&context.client, namespace, object);
+        let body = body.await.map_err(Error::Api)?;
+        specified.extend(body.and_then(|body| desired_replicas(object, &body)));
+    }
+    Ok(Availability::total_replicas(&specified))
 }
 
 async fn verify_unchanged(context: &Context, planned: &ActorRecord) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Availability of a target's pods: whether one of them may be evicted (SAFE-11).
 
-use asya_shared::resolve::{Controller, PodMatch};
+use asya_shared::resolve::{Controller, ObjectRef, PodMatch};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
@@ -18,11 +18,13 @@ pub struct Availability {
     pub source: Option<AvailabilitySource>,
 }
 
-/// Pods whose availability was read.
+/// What the availability was read from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AvailabilitySource {
     pub pods: PodMatch,
-    /// Time of the request: the API server may have read the pods that early.
+    /// The objects that specify the number of replicas.
+    pub replicas: Vec<ObjectRef>,
+    /// Time of the first request: the API server may have read what it returned that early.
     pub read_at: Instant,
 }
 
@@ -53,6 +55,11 @@ impl Availability {
             }
         }
         availability
+    }
+
+    /// Adds up the replicas of the target's controllers that specify them.
+    pub fn total_replicas(specified: &[i32]) -> Option<i32> {
+        (!specified.is_empty()).then(|| specified.iter().sum())
     }
 
     /// Whether `other` has the same pods in the same state.

@@ -105,11 +105,6 @@ impl TargetObject {
             node.get(annotation::ROLL)?.as_str().map(str::to_owned)
         });
         let strategy = UpdateStrategy::of(object, body);
-        let kind = object.group_kind();
-        let desired = match (kind.group, kind.kind) {
-            ("ray.io", "RayCluster") => ray_workers(body),
-            _ => strategy.desired_replicas,
-        };
         Self {
             object: object.clone(),
             roll_value,
@@ -121,7 +116,7 @@ impl TargetObject {
                 .and_then(|number| number.try_into().ok())
                 .unwrap_or(0),
             rolling: strategy.rolling,
-            desired_replicas: desired,
+            desired_replicas: desired_replicas(object, body),
             deletes_pod_first: strategy.deletes_pod_first,
             paused: strategy.paused,
             reduces_ready: strategy.reduces_ready,
@@ -177,8 +172,17 @@ fn is_written_by(body: &Value, manager: &str) -> bool {
     entries.any(|entry| entry["manager"] == manager)
 }
 
+/// Number of pods that an object should have, if it specifies it.
+pub fn desired_replicas(object: &ObjectRef, body: &Value) -> Option<i32> {
+    let kind = object.group_kind();
+    match (kind.group, kind.kind) {
+        ("ray.io", "RayCluster") => ray_workers(body),
+        _ => UpdateStrategy::of(object, body).desired_replicas,
+    }
+}
+
 /// Number of workers that a `RayCluster` should have.
-pub fn ray_workers(cluster: &Value) -> Option<i32> {
+fn ray_workers(cluster: &Value) -> Option<i32> {
     let workers = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
     workers.try_into().ok()
 }

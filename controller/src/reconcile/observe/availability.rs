@@ -11,7 +11,7 @@ use crate::cluster::pods::list_unfinished;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::availability::{Availability, AvailabilitySource, belongs_to};
-use crate::reconcile::model::rollout::{TargetObject, ray_workers};
+use crate::reconcile::model::rollout::{TargetObject, desired_replicas};
 use crate::record::Key;
 
 /// The target's pods as the API server lists them.
@@ -23,17 +23,19 @@ pub(super) struct TargetPodList {
     pub(super) example: Option<Box<Pod>>,
 }
 
-/// Lists the target's pods.
+/// Lists the target's pods. Its `objects` were requested at `read_at`.
 pub(super) async fn observe(
     context: &Context,
     key: &Key,
     target: &Target,
     objects: &[TargetObject],
+    read_at: Instant,
 ) -> Result<TargetPodList, Error> {
-    let read_at = Instant::now();
     let pods = list_unfinished(&context.client, &key.namespace, &target.pods.labels)
         .await
         .map_err(Error::Api)?;
+    let specify = objects.iter().filter(|it| it.desired_replicas.is_some());
+    let mut replicas: Vec<_> = specify.map(|it| it.object.clone()).collect();
     let mut desired: Vec<_> = objects
         .iter()
         .filter_map(|it| it.desired_replicas)
@@ -43,15 +45,17 @@ pub(super) async fn observe(
             .bindings
             .read_object(&context.client, &key.namespace, cluster);
         let body = body.await.map_err(Error::Api)?;
-        desired.extend(body.as_ref().and_then(ray_workers));
+        desired.extend(body.and_then(|body| desired_replicas(cluster, &body)));
+        replicas.push(cluster.clone());
     }
     let active = pods.iter().map(|pod| &pod.metadata);
     let active = active.filter(|it| it.deletion_timestamp.is_none());
     let uids = active.filter_map(|it| it.uid.as_deref());
     let availability = Availability {
-        desired_replicas: (!desired.is_empty()).then(|| desired.iter().sum()),
+        desired_replicas: Availability::total_replicas(&desired),
         source: Some(AvailabilitySource {
             pods: target.pods.clone(),
+            replicas,
             read_at,
         }),
         ..Availability::of(&pods, &target.pods)

@@ -12,6 +12,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::availability;
 use crate::binding::spec::comparable;
@@ -78,11 +79,12 @@ async fn read_state(
 ) -> Result<ObservedRollout, Error> {
     let key = &actor.metadata.key;
     let target = &resolved.target;
+    let read_at = Instant::now();
     let TargetObjects { objects, bodies } = read_target_objects(context, key, target).await?;
     rollout.objects = objects;
     let specs: Vec<_> = bodies.iter().map(comparable).collect();
     rollout.workload_specs_hash = hash::of_value(&json!(specs));
-    let read = availability::observe(context, key, target, &rollout.objects).await?;
+    let read = availability::observe(context, key, target, &rollout.objects, read_at).await?;
     rollout.availability = read.availability;
     rollout.pod_counts.retain_existing(&read.active);
     let integration = actor

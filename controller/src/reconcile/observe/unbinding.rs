@@ -6,6 +6,7 @@ use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Target};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::availability::{self, TargetPodList};
 use super::rollout::{blocking_pdb_of, read_target_objects};
@@ -109,6 +110,7 @@ pub async fn observe_leftover(
     if injected.managed.is_empty() {
         return Ok(None);
     }
+    let read_at = Instant::now();
     let mut unbinding = ObservedUnbinding {
         pods: injected.managed,
         has_terminating: injected.has_terminating,
@@ -118,7 +120,7 @@ pub async fn observe_leftover(
         ..ObservedUnbinding::default()
     };
     unbinding
-        .read_availability(context, key, &deleted.target)
+        .read_availability(context, key, &deleted.target, read_at)
         .await?;
     Ok(Some(unbinding))
 }
@@ -173,6 +175,7 @@ impl ObservedUnbinding {
         let our_fields = found.our_template_fields;
         let owns_template = our_fields.is_some_and(|it| it.may_belong_to(&actor.metadata.uid));
         self.scaled_to_zero = found.replicas == Some(0);
+        let read_at = Instant::now();
         self.objects = read_target_objects(context, key, &target).await?.objects;
         for target_object in &mut self.objects {
             target_object.in_template = owns_template && target_object.object == target.workload;
@@ -186,7 +189,9 @@ impl ObservedUnbinding {
         let has_fields =
             has_annotation || self.objects.iter().any(|it| it.has_template_fields_of(uid));
         if has_fields || !self.pods.is_empty() {
-            let listed = self.read_availability(context, key, &target).await?;
+            let listed = self
+                .read_availability(context, key, &target, read_at)
+                .await?;
             if let Some(pod) = listed.example.filter(|_| has_annotation) {
                 self.limits.blocking_pdb = blocking_pdb_of(context, key, &pod).await?;
             }
@@ -211,14 +216,15 @@ impl ObservedUnbinding {
             || self.unresolved.is_some()
     }
 
-    /// Reads the availability of the target's pods.
+    /// Reads the availability of the target's pods. Its objects were requested at `read_at`.
     async fn read_availability(
         &mut self,
         context: &Context,
         key: &Key,
         target: &Target,
+        read_at: Instant,
     ) -> Result<TargetPodList, Error> {
-        let listed = availability::observe(context, key, target, &self.objects).await?;
+        let listed = availability::observe(context, key, target, &self.objects, read_at).await?;
         self.availability = Some(listed.availability.clone());
         Ok(listed)
     }

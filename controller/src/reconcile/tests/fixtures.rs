@@ -316,6 +316,7 @@ pub(crate) fn just_read(active: i32) -> Availability {
         active,
         source: Some(AvailabilitySource {
             pods: resolver("ray.io", "RayCluster").unresolved_pods("rc"),
+            replicas: Vec::new(),
             read_at: Instant::now(),
         }),
         ..Availability::default()

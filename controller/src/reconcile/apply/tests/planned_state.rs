@@ -1,9 +1,12 @@
 //! Verification of a plan before a queue is deleted or a pod is evicted.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use asya_shared::resolve::ObjectRef;
+use kube::api::{ApiResource, GroupVersionKind};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -13,7 +16,7 @@ use crate::broker::{BrokerError, DeletionGuard};
 use crate::fault::Error;
 use crate::reconcile::apply::evict;
 use crate::reconcile::apply::verify_unchanged::PlannedState;
-use crate::reconcile::model::availability::Availability;
+use crate::reconcile::model::availability::{Availability, AvailabilitySource};
 use crate::reconcile::tests::fixtures::{
     actor, context, context_of, context_with, just_read, observed, spec,
 };
@@ -149,4 +152,44 @@ async fn pod_is_evicted_only_while_the_availability_that_this_relies_on_holds() 
     )
     .await;
     assert!(matches!(unread, Err(Error::Stale(_))), "{unread:?}");
+}
+
+/// SAFE-11: seed 22182 of the simulation. The target was scaled up after its objects had been read.
+#[tokio::test(start_paused = true)]
+async fn no_pod_is_evicted_if_the_target_should_have_more_of_them_meanwhile() {
+    let web = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "StatefulSet".to_owned(),
+        name: "web".to_owned(),
+        uid: None,
+    };
+    for (replicas, evicts) in [(2, true), (3, false), (1, false)] {
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let answer = match (request.method().as_str(), request.uri().path()) {
+                ("POST", _) => json!({"kind": "Status", "status": "Success"}),
+                (_, "/apis/apps/v1/namespaces/ns/statefulsets/web") => json!({
+                    "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": "ns"},
+                    "spec": {"replicas": replicas},
+                }),
+                _ => json!({"metadata": {}, "items": []}),
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
+        });
+        let context = context_of(kube::Client::new(server, "default"));
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "StatefulSet"));
+        context.bindings.kinds.serve("apps", "StatefulSet", kind);
+        let planned = just_read(0);
+        let planned = Availability {
+            desired_replicas: Some(2),
+            source: planned.source.map(|source| AvailabilitySource {
+                replicas: vec![web.clone()],
+                ..source
+            }),
+            ..planned
+        };
+        sleep(Duration::from_secs(1)).await;
+        let evicted = evict::evict(&context, &Key::new("ns", "a"), &pod("web-1"), &planned).await;
+        assert_eq!(evicted.is_ok(), evicts, "{replicas}: {evicted:?}");
+    }
 }

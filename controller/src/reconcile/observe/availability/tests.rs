@@ -4,11 +4,12 @@ use asya_shared::resolve::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{TargetPodList, observe, ray_clusters};
 use crate::reconcile::model::availability::Availability;
 use crate::reconcile::model::rollout::TargetObject;
-use crate::reconcile::model::rollout::ray_workers;
+use crate::reconcile::model::rollout::desired_replicas;
 use crate::reconcile::tests::fixtures::{context, context_with};
 use crate::record::Key;
 
@@ -84,13 +85,14 @@ fn ray_service() -> Target {
 /// SAFE-11
 #[test]
 fn ray_service_takes_its_worker_count_from_its_clusters() {
-    assert_eq!(ray_workers(&cluster()), Some(3));
     let target = ray_service();
     assert_eq!(target.roll, RolloutMethod::Evict);
     let names: Vec<_> = ray_clusters(&target, &[])
         .map(|it| it.name.clone())
         .collect();
     assert_eq!(names, ["llm-abcde"]);
+    let found = ray_clusters(&target, &[]).next().unwrap();
+    assert_eq!(desired_replicas(found, &cluster()), Some(3));
     let known = ray_clusters(&target, &[])
         .cloned()
         .map(|object: ObjectRef| TargetObject {
@@ -115,7 +117,14 @@ async fn ray_service_should_have_the_workers_that_its_clusters_want() {
         .bindings
         .kinds
         .serve("ray.io", "RayCluster", resource);
-    let observed = observe(&context, &Key::new("ns", "a"), &ray_service(), &[]).await;
+    let observed = observe(
+        &context,
+        &Key::new("ns", "a"),
+        &ray_service(),
+        &[],
+        Instant::now(),
+    )
+    .await;
     let availability = observed.unwrap().availability;
     assert_eq!(availability.desired_replicas, Some(3));
 }
@@ -146,7 +155,7 @@ async fn rollout_does_not_wait_for_a_finished_pod() {
     let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
         panic!()
     };
-    let observed = observe(&context, &Key::new("ns", "a"), &target, &[]).await;
+    let observed = observe(&context, &Key::new("ns", "a"), &target, &[], Instant::now()).await;
     let TargetPodList {
         availability,
         active,
