@@ -6,13 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::broker::{Broker, Demand};
-
-/// At most this many stalled messages are compensated for, which bounds the memory of their results (SC-84).
-pub const MAX_STALLED: usize = 8;
-/// A stalled message whose body and results are larger than this, in bytes, is not compensated for, since what is
-/// delivered in its place needs memory as well (SC-84).
-pub const MAX_STALLED_SIZE: usize = 1 << 20;
+use crate::broker::{Broker, Demand, MAX_STALLED};
 
 pub struct Intake {
     apply: Box<dyn Fn(Demand) + Send + Sync>,
@@ -78,8 +72,8 @@ impl Drop for Stalled {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_STALLED, State};
-    use crate::broker::Demand;
+    use super::State;
+    use crate::broker::{Demand, MAX_STALLED};
 
     /// SC-31, SC-84
     #[test]

@@ -2,6 +2,13 @@
 
 use tokio::sync::watch;
 
+/// At most this many messages that are in flight without a slot are compensated for, which bounds the memory of their
+/// results (SC-84).
+pub const MAX_STALLED: usize = 8;
+/// One whose body and results are larger than this, in bytes, is not compensated for, since what is delivered in its
+/// place needs memory as well (SC-84).
+pub const MAX_STALLED_SIZE: usize = 1 << 20;
+
 /// How many messages the consumer should keep in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::demand::Demand;
+pub use self::demand::{Demand, MAX_STALLED, MAX_STALLED_SIZE};
 use crate::decide::Deliveries;
 
 /// A message broker. Implementations reconnect indefinitely and report [`Event`]s through a channel.

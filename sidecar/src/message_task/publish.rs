@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Context;
-use crate::broker::{Broker, Publication, Refusal};
+use crate::broker::{Broker, MAX_STALLED_SIZE, Publication, Refusal};
 use crate::decide::{Kind, OutgoingMessage};
-use crate::intake::{MAX_STALLED_SIZE, Stalled};
+use crate::intake::Stalled;
 use crate::runtime::Runtime;
 
 /// Upper bound for the total retry delay of a publication.

@@ -5,10 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{CallResult, MessageTask};
-use crate::broker::Broker;
+use crate::broker::{Broker, MAX_STALLED_SIZE};
 use crate::config::FINAL_RETRY_PERIOD;
 use crate::gateway::SendResult;
-use crate::intake::MAX_STALLED_SIZE;
 use crate::runtime::Runtime;
 use crate::slot::Slot;
 

@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::{DemandSender, RabbitMq};
-use crate::broker::{Delivery, Event, Receipt, Refusal, Settlement};
-use crate::intake::{MAX_STALLED, MAX_STALLED_SIZE};
+use crate::broker::{Delivery, Event, MAX_STALLED, MAX_STALLED_SIZE, Receipt, Refusal, Settlement};
 
 /// A message is returned at most this often. Lost connections count as well, so this leaves a margin of two.
 const MAX_RETURNS: u64 = 18;
@@ -167,9 +166,8 @@ mod tests {
     use tokio::time::timeout;
 
     use crate::broker::rabbitmq::tests::{broker, broker_with_events, delivery};
-    use crate::broker::{Broker as _, Delivery, Event, Refusal, Settlement};
+    use crate::broker::{Broker as _, Delivery, Event, MAX_STALLED_SIZE, Refusal, Settlement};
     use crate::decide::Deliveries;
-    use crate::intake::MAX_STALLED_SIZE;
 
     /// A delivery that must not be returned any more.
     fn often_returned(near_limit: &super::NearDeliveryLimit) -> Delivery {

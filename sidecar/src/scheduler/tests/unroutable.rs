@@ -8,8 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::bench::{Bench, Script, message};
 use super::{NEXT, OWN};
-use crate::broker::Refusal;
-use crate::intake::MAX_STALLED;
+use crate::broker::{MAX_STALLED, Refusal};
 
 const MISSING: &str = "asya-nowhere";
 
