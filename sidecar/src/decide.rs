@@ -112,10 +112,10 @@ pub enum Action {
 pub enum Reason {
     /// The runtime did not read the message.
     NotRead,
-    Crashed,
+    RuntimeCrashed,
     /// The runtime terminated while processing it because a call for another message timed out (SC-52).
     OtherTimedOut,
-    PublishFailed,
+    NotStored,
     NotReported,
     Shutdown,
     /// The process is shutting down, possibly because the call for this message timed out (SC-52).
@@ -131,8 +131,8 @@ impl Reason {
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
-            Self::Crashed
-            | Self::PublishFailed
+            Self::RuntimeCrashed
+            | Self::NotStored
             | Self::NotReported
             | Self::TimedOut
             | Self::Panicked => true,

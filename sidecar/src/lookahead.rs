@@ -6,15 +6,15 @@ use std::time::Duration;
 use crate::config::Lookahead;
 
 /// Size of the sliding window, in calls.
-const CALLS: usize = 32;
+const WINDOW: usize = 32;
 /// Below this mean, lookahead is enabled.
-const FAST: Duration = Duration::from_millis(20);
+const ENABLE_BELOW: Duration = Duration::from_millis(20);
 /// Above this mean, lookahead is disabled.
-const SLOW: Duration = Duration::from_millis(50);
+const DISABLE_ABOVE: Duration = Duration::from_millis(50);
 /// A call that runs this long disables lookahead.
 pub const LONG_CALL: Duration = Duration::from_secs(1);
 /// Lookahead while it is enabled.
-const MESSAGES: usize = 16;
+const ENABLED_LOOKAHEAD: usize = 16;
 
 /// Adapts to the durations of recent calls.
 #[derive(Debug)]
@@ -30,24 +30,24 @@ impl LookaheadPolicy {
     pub fn new(rule: Lookahead) -> Self {
         Self {
             rule,
-            last: VecDeque::with_capacity(CALLS),
+            last: VecDeque::with_capacity(WINDOW),
             is_fast: false,
         }
     }
 
     /// Records a finished call.
     pub fn record_call(&mut self, time: Duration) {
-        if self.last.len() == CALLS {
+        if self.last.len() == WINDOW {
             self.last.pop_front();
         }
         self.last.push_back(time);
-        if self.last.len() < CALLS {
+        if self.last.len() < WINDOW {
             return;
         }
-        let mean = self.last.iter().sum::<Duration>() / u32::try_from(CALLS).unwrap_or(1);
-        if mean < FAST {
+        let mean = self.last.iter().sum::<Duration>() / u32::try_from(WINDOW).unwrap_or(1);
+        if mean < ENABLE_BELOW {
             self.is_fast = true;
-        } else if mean > SLOW {
+        } else if mean > DISABLE_ABOVE {
             self.is_fast = false;
         }
     }
@@ -69,7 +69,7 @@ impl LookaheadPolicy {
         match self.rule {
             Lookahead::Fixed(count) => count,
             Lookahead::InFlight(count) => count.saturating_sub(slots),
-            Lookahead::Auto if self.is_fast => MESSAGES,
+            Lookahead::Auto if self.is_fast => ENABLED_LOOKAHEAD,
             Lookahead::Auto => 0,
         }
     }
@@ -85,7 +85,7 @@ impl LookaheadPolicy {
 mod tests {
     use std::time::Duration;
 
-    use super::{CALLS, LookaheadPolicy};
+    use super::{LookaheadPolicy, WINDOW};
     use crate::config::Lookahead;
 
     fn after(policy: &mut LookaheadPolicy, count: usize, milliseconds: u64) -> usize {
@@ -97,19 +97,19 @@ mod tests {
     #[test]
     fn lookahead_is_enabled_only_while_calls_are_fast() {
         let mut policy = LookaheadPolicy::new(Lookahead::Auto);
-        assert_eq!(after(&mut policy, CALLS - 1, 1), 0, "too few calls");
+        assert_eq!(after(&mut policy, WINDOW - 1, 1), 0, "too few calls");
         assert_eq!(after(&mut policy, 1, 1), 16);
         assert_eq!(
-            after(&mut policy, CALLS, 40),
+            after(&mut policy, WINDOW, 40),
             16,
             "between the bounds nothing changes"
         );
-        assert_eq!(after(&mut policy, CALLS, 51), 0);
-        assert_eq!(after(&mut policy, CALLS, 40), 0);
-        assert_eq!(after(&mut policy, CALLS, 19), 16);
+        assert_eq!(after(&mut policy, WINDOW, 51), 0);
+        assert_eq!(after(&mut policy, WINDOW, 40), 0);
+        assert_eq!(after(&mut policy, WINDOW, 19), 16);
         policy.record_long_call();
         assert_eq!(policy.limit(1), 0);
-        assert_eq!(after(&mut policy, CALLS - 1, 1), 0, "the window is reset");
+        assert_eq!(after(&mut policy, WINDOW - 1, 1), 0, "the window is reset");
     }
 
     /// SC-44, SC-31

@@ -275,7 +275,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
             reason,
             "publish failed, message requeued: {refusal}"
         );
-        self.requeue(Reason::PublishFailed).await;
+        self.requeue(Reason::NotStored).await;
         NextStep::Settled
     }
 
@@ -294,7 +294,7 @@ impl<B: Broker, R: Runtime> MessageTask<B, R> {
         let is_stopping = reason == Reason::Shutdown || context.stopping.is_cancelled();
         if is_stopping && reason != Reason::TimedOut {
             broker.settle(receipt, Settlement::RequeueNow).await;
-        } else if matches!(reason, Reason::PublishFailed | Reason::NotReported) {
+        } else if matches!(reason, Reason::NotStored | Reason::NotReported) {
             broker.defer(&self.delivery).await;
         } else if reason.is_failure() {
             broker.settle(receipt, Settlement::RequeueFailed).await;

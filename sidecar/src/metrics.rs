@@ -394,9 +394,9 @@ impl Metrics {
     pub fn requeued(&self, reason: Reason) {
         let reason = match reason {
             Reason::NotRead => "not_read",
-            Reason::Crashed => "runtime_crashed",
+            Reason::RuntimeCrashed => "runtime_crashed",
             Reason::OtherTimedOut => "other_timed_out",
-            Reason::PublishFailed => "not_stored",
+            Reason::NotStored => "not_stored",
             Reason::NotReported => "not_reported",
             Reason::Shutdown => "shutdown",
             Reason::TimedOut => "timed_out",

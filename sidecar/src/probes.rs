@@ -31,7 +31,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// Maximum size of a request head in bytes; the smallest that hyper supports.
 const MAX_HEADER_SIZE: usize = 8 << 10;
 /// Delay before another attempt to bind a port that is in use.
-const PORT_IN_USE: Duration = Duration::from_mins(1);
+const REBIND_DELAY: Duration = Duration::from_mins(1);
 const METRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
@@ -106,7 +106,7 @@ pub async fn serve(listen: Listen, health: Arc<Health>, metrics: Arc<Metrics>) {
                 tracing::warn!(
                     "cannot serve probes and metrics (ASYA_METRICS_ADDR): {error}; retrying"
                 );
-                sleep(PORT_IN_USE).await;
+                sleep(REBIND_DELAY).await;
             }
         }
     };

@@ -70,9 +70,9 @@ impl Memory {
         }
     }
 
-    /// Turns the consumed queue into a classic one: it does not count deliveries, so a deferred message goes to its
+    /// Turns the consumed queue into a classic one: it no longer counts deliveries, so a deferred message goes to its
     /// end.
-    pub fn is_classic(&self) {
+    pub fn stop_counting_deliveries(&self) {
         self.state.lock().counts = false;
     }
 

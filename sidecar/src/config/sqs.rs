@@ -8,9 +8,9 @@ use super::reader::Reader;
 use super::url;
 
 /// Lower bound of the default visibility timeout (SC-37).
-const SHORTEST: Duration = Duration::from_secs(30);
+const MIN_DEFAULT_VISIBILITY: Duration = Duration::from_secs(30);
 /// Upper bound of the default visibility timeout.
-const LONGEST: Duration = Duration::from_secs(90);
+const MAX_DEFAULT_VISIBILITY: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Debug)]
 pub struct SqsConfig {
@@ -32,7 +32,9 @@ impl SqsConfig {
             );
         }
         let seconds = reader.number(env::SQS_VISIBILITY_TIMEOUT, 0..=most, 0);
-        let by_timeout = timeout.saturating_mul(2).clamp(SHORTEST, LONGEST);
+        let by_timeout = timeout
+            .saturating_mul(2)
+            .clamp(MIN_DEFAULT_VISIBILITY, MAX_DEFAULT_VISIBILITY);
         let wait = u64::from(env::DEFAULT_SQS_WAIT_TIME_SECONDS);
         let wait = match reader.number(env::SQS_WAIT_TIME_SECONDS, 0..=wait, 0) {
             0 => wait,

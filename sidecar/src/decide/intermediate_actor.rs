@@ -145,7 +145,7 @@ fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
         Deliveries::Redelivered => false,
     };
     if retries_left {
-        return requeue(Reason::Crashed);
+        return requeue(Reason::RuntimeCrashed);
     }
     let text = "the runtime terminated while processing the message";
     case.coded(source, code::RUNTIME_CRASHED, text, Some("crashed"))

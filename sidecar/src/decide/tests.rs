@@ -290,7 +290,7 @@ fn reply_follows_its_routes_or_goes_to_error_end_as_a_whole() {
 #[test]
 fn message_without_a_reply_is_requeued_only_if_retryable() {
     let crashed = "error error-end, acknowledge: failed runtime_crashed crashed";
-    let back = "requeue Crashed: Open";
+    let back = "requeue RuntimeCrashed: Open";
     let ended = |ids, deliveries, others, expected| Row {
         state: DeliveryState {
             deliveries,

@@ -17,9 +17,9 @@ use super::{CallError, Identity, Readiness, Runtime};
 use crate::config;
 
 /// Poll interval while the runtime is not ready.
-const WAITING: Duration = Duration::from_millis(40);
+const POLL_UNTIL_READY: Duration = Duration::from_millis(40);
 /// Poll interval while the runtime is ready; every dispatch checks as well.
-const READY: Duration = Duration::from_millis(250);
+const POLL_WHILE_READY: Duration = Duration::from_millis(250);
 /// Delay before another check of a runtime that did not accept a message, or crashed, which prevents a hot loop
 /// (SC-77).
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
@@ -161,7 +161,7 @@ impl Watching {
                 });
                 return Ok(identity);
             }
-            sleep(WAITING).await;
+            sleep(POLL_UNTIL_READY).await;
         }
     }
 
@@ -190,7 +190,7 @@ impl Watching {
     /// Waits until the ready file is removed or replaced.
     async fn withdraws(&self, identity: Identity) {
         while identity_of(&self.file) == Some(identity) {
-            sleep(WAITING).await;
+            sleep(POLL_UNTIL_READY).await;
         }
     }
 
@@ -213,7 +213,7 @@ impl Watching {
                     Finding::CallTimedOut(of) if of != Some(identity) => {}
                     finding => return Some(finding),
                 },
-                () = sleep(READY) => {}
+                () = sleep(POLL_WHILE_READY) => {}
             }
         }
         None
@@ -225,9 +225,9 @@ impl Watching {
         let answers = async {
             // Leaves it time to withdraw its ready file, since with several slots it also answers while it is about to
             // exit. A refused connection proves nothing.
-            sleep(WAITING).await;
+            sleep(POLL_UNTIL_READY).await;
             while !self.socket.answers().await {
-                sleep(WAITING).await;
+                sleep(POLL_UNTIL_READY).await;
             }
         };
         let recovers = async {

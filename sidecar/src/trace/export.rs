@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Secret, Traces};
 use crate::http::{Client, Endpoint};
 
-/// Maximum batch size, and how long the first span of a batch waits.
-const BATCH: usize = 256;
-const WAIT: Duration = Duration::from_secs(2);
+/// Maximum number of spans in a batch.
+const MAX_BATCH: usize = 256;
+/// How long the first span of a batch waits for others.
+const BATCH_WINDOW: Duration = Duration::from_secs(2);
 
 /// A finished span.
 #[derive(Debug)]
@@ -57,8 +58,8 @@ impl Exporter {
     pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Finished>) {
         while let Some(first) = self.next(&mut spans).await {
             let mut batch = vec![first];
-            let until = Instant::now() + WAIT;
-            while batch.len() < BATCH {
+            let until = Instant::now() + BATCH_WINDOW;
+            while batch.len() < MAX_BATCH {
                 let Ok(Some(next)) = timeout_at(until, self.next(&mut spans)).await else {
                     break;
                 };

@@ -14,7 +14,7 @@ pub(super) enum Change {
 /// Up to this many consumers, another one is added however little prefetch it adds.
 const FEW: usize = 8;
 /// Beyond that, another one is added only if it adds more than the current prefetch divided by this.
-const SHARE: usize = 4;
+const MIN_GAIN_DIVISOR: usize = 4;
 
 /// The next change on the way to `wanted` messages in flight.
 ///
@@ -27,7 +27,8 @@ pub(super) fn change(wanted: usize, draining: usize, prefetches: &[usize]) -> Ch
         return Change::CancelLast;
     }
     let missing = wanted.saturating_sub(allowed + draining);
-    let is_worth_it = draining == 0 || prefetches.len() < FEW || missing > allowed / SHARE;
+    let is_worth_it =
+        draining == 0 || prefetches.len() < FEW || missing > allowed / MIN_GAIN_DIVISOR;
     if missing > 0 && is_worth_it {
         return Change::Add(missing);
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// How long an acknowledgement waits for others.
 const DELAY: Duration = Duration::from_millis(1);
 /// At most the prefetch divided by this may wait to be acknowledged, so that the broker can always deliver more.
-const SHARE: usize = 4;
+const PENDING_DIVISOR: usize = 4;
 
 /// Delivery tags, by what they wait for.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Unacknowledged {
 
     /// Whether enough acknowledgements are pending to be sent at once. `prefetch` is the total of all consumers.
     pub(super) fn is_batch_due(&self, prefetch: usize) -> bool {
-        !self.done.is_empty() && self.done.len() >= prefetch / SHARE
+        !self.done.is_empty() && self.done.len() >= prefetch / PENDING_DIVISOR
     }
 
     /// When the pending acknowledgements must be sent; `None` if there are none.

@@ -31,7 +31,7 @@ use crate::config;
 use crate::metrics::BrokerMetrics;
 
 /// Maximum redelivery delay, in seconds (SC-40).
-const MAX_DELAY: i32 = 30;
+const MAX_REDELIVERY_DELAY: i32 = 30;
 
 #[derive(Clone)]
 pub struct Sqs {
@@ -171,5 +171,5 @@ fn redelivery_delay(received: u32) -> i32 {
     1_i32
         .checked_shl(received.min(31))
         .filter(|seconds| *seconds > 0)
-        .map_or(MAX_DELAY, |s| s.min(MAX_DELAY))
+        .map_or(MAX_REDELIVERY_DELAY, |s| s.min(MAX_REDELIVERY_DELAY))
 }

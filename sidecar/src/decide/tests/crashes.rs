@@ -6,7 +6,7 @@ use crate::decide::{Deliveries, DeliveryState, EndActor, OtherCalls, Outcome, Re
 /// SC-34, SC-52: the queue must not count failures that another message has caused.
 #[test]
 fn only_what_its_own_message_caused_is_a_failure() {
-    assert!(Reason::Crashed.is_failure());
+    assert!(Reason::RuntimeCrashed.is_failure());
     assert!(!Reason::OtherTimedOut.is_failure());
 }
 

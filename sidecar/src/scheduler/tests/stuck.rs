@@ -15,7 +15,7 @@ async fn end_actors_message_that_always_hangs_the_runtime_is_rejected() {
     for (classic, attempts) in [(false, 3), (true, 2)] {
         let mut bench = Bench::new();
         if classic {
-            bench.broker.is_classic();
+            bench.broker.stop_counting_deliveries();
         }
         bench.rules.end = Some(EndActor::Error);
         bench.runtime.restarts_in(Duration::from_hours(1));

@@ -103,7 +103,7 @@ impl Bench {
     }
 
     /// Waits until the queue holds this many ready and this many unsettled messages.
-    async fn has(&self, ready: usize, unsettled: usize) {
+    async fn wait_for_counts(&self, ready: usize, unsettled: usize) {
         let found = async {
             while self.queue.counts() != (ready, unsettled) {
                 sleep(Duration::from_millis(1)).await;
@@ -133,7 +133,7 @@ async fn what_is_given_back_with_the_lookahead_does_not_return_to_this_process()
     for delivery in &deliveries[1..] {
         bench.settle(delivery, Settlement::RequeueNow);
     }
-    bench.has(19, 1).await;
+    bench.wait_for_counts(19, 1).await;
     assert!(bench.events.try_recv().is_err(), "delivered again");
     bench.settle(&deliveries[0], Settlement::Acknowledge);
     let next = bench.delivered().await;
@@ -141,7 +141,7 @@ async fn what_is_given_back_with_the_lookahead_does_not_return_to_this_process()
         (&*next.body, next.deliveries),
         (&b"1"[..], Deliveries::Redelivered)
     );
-    bench.has(18, 1).await;
+    bench.wait_for_counts(18, 1).await;
 }
 
 /// SC-31, SC-34: otherwise a full queue would stay full, and refuse the copy forever.
@@ -153,13 +153,13 @@ async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_deli
         lookahead: 0,
     });
     let first = bench.delivered().await;
-    bench.has(3, 1).await;
+    bench.wait_for_counts(3, 1).await;
     let kept = bench.near_limit.keep(&bench.demand);
     let second = bench.delivered().await;
-    bench.has(2, 2).await;
+    bench.wait_for_counts(2, 2).await;
     drop(kept);
     bench.settle(&second, Settlement::Acknowledge);
-    bench.has(2, 1).await;
+    bench.wait_for_counts(2, 1).await;
     let _kept = bench.near_limit.keep(&bench.demand);
     let third = bench.delivered().await;
     bench.demand.set(Demand::default());
@@ -170,7 +170,7 @@ async fn another_message_is_delivered_in_place_of_one_that_is_kept_near_the_deli
     }
     sleep(Duration::from_secs(1)).await;
     // Without demand, none is delivered, whatever is kept.
-    bench.has(1, 0).await;
+    bench.wait_for_counts(1, 0).await;
 }
 
 /// SC-72: a delivery that waits to be requeued is not acknowledged along with later ones.
@@ -191,9 +191,9 @@ async fn nothing_is_lost_that_waits_for_a_consumer_to_be_cancelled() {
     for number in [0, 2, 3] {
         bench.settle(&deliveries[number], Settlement::Acknowledge);
     }
-    bench.has(0, 1).await;
+    bench.wait_for_counts(0, 1).await;
     bench.queue.answer_no_cancellation(false);
-    bench.has(1, 0).await;
+    bench.wait_for_counts(1, 0).await;
     assert_eq!(bench.queue.ready(), [1]);
 }
 
