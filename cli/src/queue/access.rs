@@ -20,8 +20,6 @@ use crate::installation::Installation;
 const DEFAULT_USER: &str = "guest";
 /// If the delivery limit is unknown, a message that was delivered before might not be delivered again.
 const UNKNOWN_LIMIT: u64 = 1;
-/// The default limit of quorum queues since RabbitMQ 4.0.
-const DEFAULT_LIMIT: u64 = 20;
 
 /// Names of an actor's queues, and of those where its messages end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub enum BrokerEndpoint {
 pub struct Access {
     pub names: Names,
     pub server: BrokerEndpoint,
-    /// The delivery limit of the queue, if it is configured.
+    /// The delivery limit that the operator gives queues of the transport, if it gives them one.
     pub limit: Option<u64>,
     pub notes: Vec<String>,
 }
@@ -122,15 +120,15 @@ pub async fn access(
     })
 }
 
-/// The number of deliveries after which the broker dead-letters or drops a message; `None` if it never does. `kind` is
-/// the transport's configuration, if known.
+/// The number of deliveries after which a queue that the operator creates dead-letters or drops a message; `None` if it
+/// sets none. `kind` is the transport's configuration, if known. An older queue may have another limit, as may one to
+/// which a policy applies, and AMQP shows neither.
 fn delivery_limit(kind: Option<&TransportKind>) -> Option<u64> {
     match kind {
         Some(TransportKind::Rabbitmq(config)) if config.queues.dlq.enabled => {
             Some(config.queues.dlq.max_retry_count.into())
         }
-        Some(TransportKind::Rabbitmq(_)) => Some(DEFAULT_LIMIT),
-        Some(TransportKind::Sqs(_)) => None,
+        Some(_) => None,
         None => Some(UNKNOWN_LIMIT),
     }
 }

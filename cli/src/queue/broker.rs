@@ -135,4 +135,7 @@ pub trait QueueClient {
 
     /// The number of deliveries from which on the broker dead-letters or drops a message.
     fn delivery_limit(&self) -> Option<u64>;
+
+    /// Where that number comes from.
+    const LIMIT_SOURCE: &str;
 }

@@ -202,4 +202,6 @@ impl QueueClient for Memory {
     fn delivery_limit(&self) -> Option<u64> {
         self.limit
     }
+
+    const LIMIT_SOURCE: &str = "as its test says";
 }

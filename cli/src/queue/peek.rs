@@ -83,6 +83,8 @@ pub struct Peek {
     pub rows: Vec<MessageRow>,
     /// How many messages went to the end of the queue instead of back to their place.
     pub relocated: usize,
+    /// The delivery limit because of which they did, and where that comes from.
+    pub limit: Option<(u64, &'static str)>,
 }
 
 impl Peek {
@@ -94,10 +96,10 @@ impl Peek {
                 "the messages are back in {queue}; the broker counts this peek as a delivery of each"
             ));
         }
-        if self.relocated > 0 {
+        if let (1.., Some((limit, source))) = (self.relocated, self.limit) {
             notes.push(format!(
                 "{} of them went to the end of {queue}, as new messages: with one more delivery, the broker might \
-                 dead-letter or drop them",
+                 dead-letter or drop them (the limit is {limit}, {source})",
                 self.relocated
             ));
         }
@@ -119,7 +121,12 @@ pub async fn peek<B: QueueClient>(
     let rows = taken.iter().map(|it| MessageRow::new(it, with_payload));
     let rows = rows.collect();
     let relocated = put_back(broker, queue, taken).await?;
-    Ok(Peek { rows, relocated })
+    let limit = broker.delivery_limit();
+    Ok(Peek {
+        rows,
+        relocated,
+        limit: limit.map(|limit| (limit, B::LIMIT_SOURCE)),
+    })
 }
 
 /// Puts messages back. Those that the broker would not deliver again go to the end of the queue; returns how many.

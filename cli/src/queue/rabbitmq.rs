@@ -9,7 +9,7 @@ use super::broker::{Delivery, Moved, QueueClient, SendFailure, Settlement, Size}
 use crate::answer::Failure;
 use crate::interrupt::Interrupt;
 
-/// Default delivery limit of quorum queues since RabbitMQ 4.
+/// Default delivery limit of quorum queues since RabbitMQ 4.0. AMQP does not show the limit of a queue.
 const DEFAULT_LIMIT: u64 = 20;
 const NOT_FOUND: u16 = 404;
 /// How many messages are requested before the first answer is read.
@@ -30,7 +30,7 @@ pub struct RabbitMq {
     timeout: Duration,
     /// Number of publications on this channel.
     published: u64,
-    limit: u64,
+    delivery_limit: u64,
     /// Why the broker currently accepts no messages.
     blocked: Option<String>,
 }
@@ -42,7 +42,8 @@ pub struct Tag {
 }
 
 impl RabbitMq {
-    /// Logs in. `limit` is the delivery limit of the actor's queue, if configured.
+    /// Logs in. `limit` is the delivery limit of the actor's queue, if one is configured. RabbitMQ's default is assumed
+    /// if that is lower, since the configuration may be newer than the queue.
     ///
     /// # Errors
     /// If the broker refuses.
@@ -77,7 +78,7 @@ impl RabbitMq {
             timeout,
             published: 0,
             blocked: None,
-            limit: limit.map_or(DEFAULT_LIMIT, |limit| limit.min(DEFAULT_LIMIT)),
+            delivery_limit: limit.map_or(DEFAULT_LIMIT, |limit| limit.min(DEFAULT_LIMIT)),
         })
     }
 
@@ -238,8 +239,10 @@ impl QueueClient for RabbitMq {
     }
 
     fn delivery_limit(&self) -> Option<u64> {
-        Some(self.limit)
+        Some(self.delivery_limit)
     }
+
+    const LIMIT_SOURCE: &str = "assumed from what is known of the operator's configuration";
 }
 
 fn no_queue(queue: &str) -> Failure {

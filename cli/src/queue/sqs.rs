@@ -297,6 +297,8 @@ impl QueueClient for Sqs {
     fn delivery_limit(&self) -> Option<u64> {
         self.limit
     }
+
+    const LIMIT_SOURCE: &str = "as the queue's redrive policy says";
 }
 
 /// The `maxReceiveCount` of a redrive policy, which servers write as a number or as text.

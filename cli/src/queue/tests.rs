@@ -113,14 +113,19 @@ async fn message_is_written_as_its_fields_are_in_json_and_yaml() {
 async fn looks_never_exhaust_the_deliveries_of_a_message() {
     let mut broker = Memory::with(&[("q", &["a", "b"])]);
     broker.limit = Some(3);
-    let mut relocated = 0;
+    let (mut relocated, mut notes) = (0, Vec::new());
     for _ in 0..10 {
-        relocated += peek(&mut broker, "q", 2, true).await.unwrap().relocated;
+        let peeked = peek(&mut broker, "q", 2, true).await.unwrap();
+        relocated += peeked.relocated;
+        notes.extend(peeked.notes("q"));
         let mut bodies = broker.bodies("q");
         bodies.sort_unstable();
         assert_eq!(bodies, ["a", "b"]);
     }
     assert!(relocated > 0);
+    let note = "2 of them went to the end of q, as new messages: with one more delivery, the broker might dead-letter or \
+                drop them (the limit is 3, as its test says)";
+    assert!(notes.iter().any(|it| it == note), "{notes:?}");
 }
 
 #[tokio::test]
