@@ -79,7 +79,8 @@ fn all_pods_current(observed: &Observed) -> bool {
 }
 
 /// Whether every sidecar consumes from the current queue, which its actor hash identifies (ROLL-8). A terminating pod
-/// may still consume.
+/// may still consume, as may one outside the target: an earlier actor of this name left it, or somebody changed its
+/// labels.
 fn all_sidecars_current(observed: &Observed) -> bool {
     let desired = observed.desired_binding();
     let Some(desired_hash) = desired.and_then(|bound| bound.injected_hash.as_deref()) else {
@@ -89,7 +90,13 @@ fn all_sidecars_current(observed: &Observed) -> bool {
     let Some(pods) = resolved.and_then(|it| it.injection.pods.as_ref()) else {
         return false;
     };
-    pods.labelled.iter().all(|pod| {
+    let injected = observed.known_pods.iter().filter(|pod| {
+        let injection = pod.injection.as_ref();
+        injection.is_some_and(|it| it.intact)
+    });
+    let outside = observed.consuming_pods().chain(injected);
+    let outside = outside.filter(|pod| !pod.finished);
+    pods.labelled.iter().chain(outside).all(|pod| {
         let pod_hash = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
         actor_hash(pod_hash) == actor_hash(Some(desired_hash))
     })

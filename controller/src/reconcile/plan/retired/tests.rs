@@ -217,9 +217,20 @@ fn retired_queue_is_kept_while_pods_of_an_earlier_template_may_consume_from_it()
     assert_eq!(plan_check(&observed).queues, [queue("other")]);
 }
 
-/// SAFE-29, QUE-13
-#[test]
-fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
+/// The pods of a binding, each with the hash of its sidecar, `current` for that of its spec.
+#[derive(Default)]
+struct BindingPods<'a> {
+    /// Those of the target, once they are listed.
+    target: Option<&'a [&'a str]>,
+    predecessors: &'a [&'a str],
+    unmanaged: &'a [&'a str],
+    /// All with the actor's label, the target's included.
+    known: &'a [&'a str],
+    finished: bool,
+}
+
+/// The retired queues of a binding to delete, and those to look up only, by transport.
+fn retired_of_binding(pods: &BindingPods<'_>) -> (String, String) {
     let spec = json!({
         "transport": "mq", "runtime": {"targetURL": "http://127.0.0.1:8000"},
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -230,51 +241,106 @@ fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
             {"transport": "other", "name": "asya-a", "verifiedHash": "h"}, {"transport": "dead", "name": "asya-a"},
         ],
     });
-    let queried = |pods: Option<Vec<&str>>| {
-        let mut observed = observed(&actor(&json!({}), &spec, &status));
-        let current = observed
-            .desired_binding()
-            .unwrap()
-            .injected_hash
-            .clone()
-            .unwrap();
-        let sidecar = |hash: &str| {
-            let hash = if hash == "current" { &*current } else { hash };
-            record::<PodRecord>(&json!({
-                "metadata": {
-                    "name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
-                    "labels": {"asya.sh/asya": "a"},
-                    "annotations": {"asya.sh/injected-by": "actor-uid", "asya.sh/injected-hash": hash},
-                },
-                "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
-            }))
-        };
-        let pods = pods.map(|pods| TargetPods {
-            labelled: pods.into_iter().map(sidecar).collect(),
-            uninjected: Vec::new(),
-        });
-        let mut binding = binding_to(resolved(target()));
-        binding.injection.pods = pods;
-        observed.binding = Some(binding.into());
-        let check = plan_check(&observed);
-        let plan = plan(&observed, Timestamp::UNIX_EPOCH).active();
-        assert_eq!(plan.retired.queues, check.queues);
-        let [queues, never_verified] = [check.queues, check.never_verified].map(|queues| {
-            let transports = queues.into_iter().map(|queue| queue.transport);
-            transports.collect::<Vec<_>>().join(" ")
-        });
-        (queues, never_verified)
+    let mut observed = observed(&actor(&json!({}), &spec, &status));
+    let current = observed
+        .desired_binding()
+        .unwrap()
+        .injected_hash
+        .clone()
+        .unwrap();
+    let sidecar = |hash: &&str| {
+        let hash = if *hash == "current" { &*current } else { hash };
+        record::<PodRecord>(&json!({
+            "metadata": {
+                "name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
+                "labels": {"asya.sh/asya": "a"},
+                "annotations": {"asya.sh/injected-by": "actor-uid", "asya.sh/injected-hash": hash},
+            },
+            "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
+            "status": {"phase": if pods.finished { "Failed" } else { "Running" }},
+        }))
     };
-    let owned = |queues: &str, never_verified: &str| (queues.to_owned(), never_verified.to_owned());
-    let only_looked_up = owned("", "dead");
-    assert_eq!(queried(None), only_looked_up, "pods are not listed yet");
-    assert_eq!(
-        queried(Some(vec!["current", "older.platform"])),
-        only_looked_up
-    );
-    let deleted = owned("other dead", "");
-    assert_eq!(queried(Some(vec!["current"])), deleted);
-    assert_eq!(queried(Some(vec![])), deleted, "scaled to zero");
+    let sidecars = |hashes: &[&str]| hashes.iter().map(sidecar).collect::<Vec<_>>();
+    let mut binding = binding_to(resolved(target()));
+    binding.injection.pods = pods.target.map(|target| TargetPods {
+        labelled: sidecars(target),
+        uninjected: Vec::new(),
+    });
+    observed.predecessor_pods = sidecars(pods.predecessors);
+    observed.unmanaged_pods = sidecars(pods.unmanaged);
+    observed.known_pods = sidecars(pods.known);
+    observed.binding = Some(binding.into());
+    let check = plan_check(&observed);
+    let plan = plan(&observed, Timestamp::UNIX_EPOCH).active();
+    assert_eq!(plan.retired.queues, check.queues);
+    (
+        transports_of(&check.queues),
+        transports_of(&check.never_verified),
+    )
+}
+
+const ONLY_LOOKED_UP: (&str, &str) = ("", "dead");
+const DELETED: (&str, &str) = ("other dead", "");
+
+/// SAFE-29, QUE-13
+#[test]
+fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
+    for (target, expected) in [
+        (None, ONLY_LOOKED_UP),
+        (Some(&["current", "older.platform"][..]), ONLY_LOOKED_UP),
+        (Some(&["current"][..]), DELETED),
+        (Some(&[][..]), DELETED),
+    ] {
+        let pods = BindingPods {
+            target,
+            known: target.unwrap_or_default(),
+            ..BindingPods::default()
+        };
+        let (deleted, looked_up) = retired_of_binding(&pods);
+        assert_eq!((&*deleted, &*looked_up), expected, "{target:?}");
+    }
+}
+
+/// SAFE-29, FW-22, FW-23 (e)
+#[test]
+fn retired_queue_of_a_binding_is_kept_while_pods_outside_its_target_may_consume_from_it() {
+    let older = &["older.platform"][..];
+    let current = &["current"][..];
+    let at_rest = || BindingPods {
+        target: Some(current),
+        known: current,
+        ..BindingPods::default()
+    };
+    for (case, hashes, expected) in [
+        ("of another queue", older, ONLY_LOOKED_UP),
+        ("of the current queue", current, DELETED),
+    ] {
+        let predecessors = BindingPods {
+            predecessors: hashes,
+            ..at_rest()
+        };
+        let unmanaged = BindingPods {
+            unmanaged: hashes,
+            ..at_rest()
+        };
+        let relabelled = BindingPods {
+            known: hashes,
+            ..at_rest()
+        };
+        for pods in [predecessors, unmanaged, relabelled] {
+            let (deleted, looked_up) = retired_of_binding(&pods);
+            assert_eq!((&*deleted, &*looked_up), expected, "{case}");
+        }
+    }
+    let finished = BindingPods {
+        target: Some(&[]),
+        predecessors: older,
+        known: older,
+        finished: true,
+        ..BindingPods::default()
+    };
+    let (deleted, looked_up) = retired_of_binding(&finished);
+    assert_eq!((&*deleted, &*looked_up), DELETED, "finished");
 }
 
 /// QUE-13
