@@ -14,6 +14,7 @@
 //! - [`owners::Owner`] simulates the controller of a system that actors bind to;
 //! - [`scheduling`] schedules the scenarios of this machine;
 //! - [`flood::Clients`] attacks the webhook's port;
+//! - [`metrics::Metrics`] reads a page of metrics;
 //! - [`counting_proxy::CountingProxy`] runs a hook at the nth write.
 
 mod apply;
@@ -29,6 +30,7 @@ pub mod eventually;
 pub mod flood;
 pub mod helm;
 pub mod keda;
+pub mod metrics;
 pub mod operator;
 pub mod owners;
 pub mod pki;

@@ -122,7 +122,10 @@ impl<'a> Bench<'a> {
         let size = crowd.names.len();
         let wanted = f64::from(u32::try_from(size).map_err(Error::other)?);
         let reconciles = eventually("every actor was seen", PATIENCE, async || {
-            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            let reconciles = instance
+                .metric(RECONCILES, &[])
+                .await
+                .map_err(NotYet::new)?;
             check(
                 reconciles >= wanted,
                 format_args!("{reconciles} reconciles"),

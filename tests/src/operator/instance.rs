@@ -8,6 +8,7 @@ use crate::cluster::InstanceState;
 use crate::command::Listening;
 use crate::error::{Error, Result};
 use crate::eventually::{NotYet, eventually};
+use crate::metrics::Metrics;
 use crate::process::{Process, Signal, Spec};
 
 /// Overrides of what the chart configures.
@@ -146,29 +147,22 @@ impl Instance {
         Err(Error::Other(format!("{name}: {status} {body}")))
     }
 
-    /// The sum of all samples of a metric.
+    /// All metrics.
     ///
     /// # Errors
-    /// When the metrics endpoint does not respond.
-    pub async fn metric(&self, name: &str) -> Result<f64> {
-        self.metric_of(name, &[]).await
+    /// When the metrics endpoint does not respond with metrics.
+    pub async fn read_metrics(&self) -> Result<Metrics> {
+        let url = format!("{}/metrics", self.metrics);
+        let answer = crate::http_client()?.get(url).send().await?;
+        Metrics::parse(&answer.error_for_status()?.text().await?)
     }
 
-    /// The sum of the samples of a metric whose labels contain all of `labels`.
+    /// The sum of the samples of a metric that have all of `labels`.
     ///
     /// # Errors
-    /// When the metrics endpoint does not respond.
-    pub async fn metric_of(&self, name: &str, labels: &[&str]) -> Result<f64> {
-        let url = format!("{}/metrics", self.metrics);
-        let text = crate::http_client()?.get(url).send().await?.text().await?;
-        let samples = text.lines().filter(|line| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        });
-        Ok(samples
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum())
+    /// When there is none, or the metrics endpoint does not respond with metrics.
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        self.read_metrics().await?.get(name, labels)
     }
 
     /// Kills the process (SIGKILL).

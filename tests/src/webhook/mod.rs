@@ -10,6 +10,7 @@ use kube::api::ListParams;
 
 use crate::cluster::Backend;
 use crate::error::{Error, Result};
+use crate::metrics::Metrics;
 use crate::operator::{Instance, Launch, NAMESPACE, Operator};
 use crate::process::Signal;
 
@@ -46,13 +47,21 @@ impl Webhook {
         &self.replicas
     }
 
-    /// The sum, over all replicas, of the samples of a metric whose labels contain all of `labels`.
+    /// The metrics of all replicas.
     ///
     /// # Errors
-    /// When a replica does not respond.
-    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
-        let all = self.replicas.iter().map(|it| it.metric_of(name, labels));
-        Ok(try_join_all(all).await?.into_iter().sum())
+    /// When a replica does not respond with metrics.
+    pub async fn read_metrics(&self) -> Result<Metrics> {
+        let pages = self.replicas.iter().map(Instance::read_metrics);
+        Ok(Metrics::concat(try_join_all(pages).await?))
+    }
+
+    /// The sum, over all replicas, of the samples of a metric that have all of `labels`.
+    ///
+    /// # Errors
+    /// When there is none, or a replica does not respond with metrics.
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        self.read_metrics().await?.get(name, labels)
     }
 
     /// Replaces all replicas like a rollout: each old replica is stopped once a new one is ready, and the rollout

@@ -57,7 +57,7 @@ async fn exhausted_retries_resume_only_on_an_event() {
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.starts_with("BrokerUnreachable: "), "{message}");
         let given_up = eventually("the last attempt is counted", SOON, async || {
-            let given_up = instance.metric(GIVEN_UP).await.map_err(NotYet::new)?;
+            let given_up = instance.metric(GIVEN_UP, &[]).await.map_err(NotYet::new)?;
             check(given_up > 0.0, given_up)?;
             Ok(given_up)
         })
@@ -66,7 +66,7 @@ async fn exhausted_retries_resume_only_on_an_event() {
         // Takes longer than the backoff of all attempts.
         scenario.apply(&minimal_actor("another")).await?;
         scenario.actor_status("another", "Running", SOON).await?;
-        let later = instance.metric(GIVEN_UP).await?;
+        let later = instance.metric(GIVEN_UP, &[]).await?;
         assert!(later <= given_up, "it was tried again");
         actor["spec"]["transport"] = json!("rabbitmq");
         scenario.apply(&actor).await?;

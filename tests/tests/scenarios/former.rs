@@ -438,7 +438,10 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         instance.restart().await?;
         instance.wait_ready().await?;
         eventually("every actor is seen again", SOON, async || {
-            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            let reconciles = instance
+                .metric(RECONCILES, &[])
+                .await
+                .map_err(NotYet::new)?;
             check(reconciles >= 3.0, format_args!("{reconciles} reconciles"))
         })
         .await?;

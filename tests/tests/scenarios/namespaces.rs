@@ -202,9 +202,9 @@ async fn namespace_without_its_rights_stops_no_actor_of_another_one() {
             granted.apply(&minimal_actor(&name)).await?;
             granted.actor_status(&name, "Running", SOON).await?;
             controller.is_ready().await?;
-            let label = format!("namespace=\"{}\"", withheld.namespace());
+            let label = [("namespace", withheld.namespace())];
             let unsynced = "asya_operator_namespace_unsynced";
-            let found = controller.metric_of(unsynced, &[&label]).await?;
+            let found = controller.metric(unsynced, &label).await?;
             assert!((found - 1.0).abs() < f64::EPSILON, "{found}");
             let log = controller.log();
             assert!(log.contains(withheld.namespace()), "{log}");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::metrics::Metrics;
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
+/// Longer than twice the chart's interval at which messages are counted.
+const COUNTED: Duration = Duration::from_secs(90);
 
 fn log_text(scenario: &Scenario) -> String {
     let state = scenario.cluster().state();
@@ -138,19 +141,53 @@ async fn metrics_report_actors_queues_and_brokers() {
         let operator = state.operator.as_ref().expect("an operator runs");
         let url = format!("{}/metrics", operator.instances[0].metrics);
         asya_tests::install_crypto_provider();
-        let text = reqwest::get(url).await?.text().await?;
-        for wanted in [
-            r#"asya_operator_actors{transport="rabbitmq",status="Running"}"#,
-            r#"asya_operator_records{kind="Pod"}"#,
-            r#"asya_operator_watch_healthy{kind="AsyncActor"} 1"#,
-            r#"asya_operator_transport_up{transport="rabbitmq"} 1"#,
-            r#"controller_runtime_reconcile_total{controller="asyncactor",result="success"}"#,
-            "asya_operator_api_writes_total",
-            "workqueue_depth",
-        ] {
-            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
-        }
-        Ok(())
+        eventually("all is counted", COUNTED, async || {
+            let text = reqwest::get(&url).await?.text().await?;
+            let metrics = Metrics::parse(&text)?;
+            for (name, labels, least) in [
+                (
+                    "asya_operator_actors",
+                    &[("transport", "rabbitmq"), ("status", "Running")][..],
+                    1.0,
+                ),
+                (
+                    "asya_operator_queue_messages",
+                    &[("namespace", scenario.namespace()), ("actor", &*name)],
+                    0.0,
+                ),
+                ("asya_operator_records", &[("kind", "Pod")], 1.0),
+                (
+                    "asya_operator_watch_healthy",
+                    &[("kind", "AsyncActor")],
+                    1.0,
+                ),
+                (
+                    "asya_operator_transport_up",
+                    &[("transport", "rabbitmq")],
+                    1.0,
+                ),
+                (
+                    "asya_operator_broker_requests_total",
+                    &[("transport", "rabbitmq")],
+                    1.0,
+                ),
+                (
+                    "controller_runtime_reconcile_total",
+                    &[("controller", "asyncactor"), ("result", "success")],
+                    1.0,
+                ),
+                ("asya_operator_api_writes_total", &[], 1.0),
+                ("workqueue_depth", &[], 0.0),
+            ] {
+                let found = metrics.sum(name, labels);
+                check(
+                    found >= Some(least),
+                    format_args!("{name} {labels:?}: {found:?}"),
+                )?;
+            }
+            Ok(())
+        })
+        .await
     })
     .await;
 }

@@ -107,7 +107,7 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
                 hash != before.0 && generation > before.1,
                 format_args!("{hash} {generation}"),
             )?;
-            let reconciles = second.metric(RECONCILES).await.map_err(NotYet::new)?;
+            let reconciles = second.metric(RECONCILES, &[]).await.map_err(NotYet::new)?;
             check(reconciles >= 3.0, format_args!("{reconciles} reconciles"))
         })
         .await?;
@@ -190,8 +190,9 @@ async fn lacks_a_right(scenario: &Scenario, cluster: &Cluster, operator: &Operat
     let rule = r#"{apiGroups: [\"autoscaling\"], resources: [\"horizontalpodautoscalers\"], verbs: [get, list, watch]}"#;
     assert!(log.contains(rule), "{log}");
     let healthy = async |kind: &str| {
-        let metric = format!(r#"asya_operator_watch_healthy{{kind="{kind}"}}"#);
-        third.metric(&metric).await
+        third
+            .metric("asya_operator_watch_healthy", &[("kind", kind)])
+            .await
     };
     assert!(healthy("HorizontalPodAutoscaler").await? < 1.0);
     assert!(healthy("AsyncActor").await? > 0.0, "the others go on");

@@ -211,7 +211,9 @@ async fn retired_queue_of_an_unconfigured_transport_is_remembered() {
         first.stop().await?;
         let second = install(false).await?.start("second").await?;
         eventually("the actor is seen again", SOON, async || {
-            let reconciles = second.metric("controller_runtime_reconcile_total").await;
+            let reconciles = second
+                .metric("controller_runtime_reconcile_total", &[])
+                .await;
             check(
                 reconciles.is_ok_and(|reconciles| reconciles >= 1.0),
                 "no reconcile",

@@ -218,7 +218,10 @@ async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
         instance.wait_ready().await?;
         let seen = f64::from(u32::try_from(ACTORS).map_err(Error::other)?);
         eventually("every actor is seen again", SOON, async || {
-            let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+            let reconciles = instance
+                .metric(RECONCILES, &[])
+                .await
+                .map_err(NotYet::new)?;
             check(reconciles >= seen, format_args!("{reconciles} reconciles"))
         })
         .await?;

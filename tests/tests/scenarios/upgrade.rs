@@ -202,7 +202,7 @@ async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
             running = release.start(&cluster).await?;
             let all = f64::from(u32::try_from(count).map_err(Error::other)?);
             eventually("every actor is reconciled", SEEN, async || {
-                let reconciles = running.controller.metric(RECONCILES).await;
+                let reconciles = running.controller.metric(RECONCILES, &[]).await;
                 let reconciles = reconciles.map_err(NotYet::new)?;
                 check(reconciles >= all, format_args!("{reconciles} of {all}"))
             })

@@ -305,15 +305,35 @@ async fn metrics_report_what_was_moved() -> Result<()> {
     .await?;
     take(&broker, "bar", 3).await?;
     eventually("the metrics are there", SOON, async || {
-        let (_, text) = actor.page("/metrics").await?;
-        let lines = [
-            "asya_actor_messages_processed_total{queue=\"foo\",status=\"success\"} 3",
-            "asya_actor_messages_sent_total{destination_queue=\"asya-bar\",message_type=\"routing\"} 3",
-            "asya_actor_slots 4",
-            "asya_actor_broker_connected{connection=\"consume\"} 1",
-        ];
-        let missing: Vec<&str> = lines.into_iter().filter(|line| !text.contains(line)).collect();
-        check(missing.is_empty(), format!("{missing:?}\n{text}"))
+        let metrics = actor.metrics().await?;
+        for (name, labels, expected) in [
+            (
+                "asya_actor_messages_processed_total",
+                &[("queue", "foo"), ("status", "success")][..],
+                3.0,
+            ),
+            (
+                "asya_actor_messages_sent_total",
+                &[
+                    ("destination_queue", "asya-bar"),
+                    ("message_type", "routing"),
+                ],
+                3.0,
+            ),
+            ("asya_actor_slots", &[], 4.0),
+            (
+                "asya_actor_broker_connected",
+                &[("connection", "consume")],
+                1.0,
+            ),
+        ] {
+            let found = metrics.sum(name, labels);
+            check(
+                found == Some(expected),
+                format_args!("{name} {labels:?}: {found:?}"),
+            )?;
+        }
+        Ok(())
     })
     .await?;
     Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use asya_amqp::{Connection, Login, Purpose};
 use asya_tests::error::{Error, Result};
 use asya_tests::eventually::{check, eventually};
+use asya_tests::metrics::Metrics;
 use asya_tests::process::{Folder, Process, Spec};
 use asya_tests::rabbitmq::{self, OPERATOR_PASSWORD, RabbitMq};
 use asya_tests::{install_crypto_provider, ports, sqs};
@@ -206,6 +207,11 @@ impl Actor {
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         let answer = self.client.get(url).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
+    }
+
+    /// The sidecar's metrics.
+    pub async fn metrics(&self) -> Result<Metrics> {
+        Metrics::parse(&self.page("/metrics").await?.1)
     }
 
     /// Waits until the sidecar consumes messages.

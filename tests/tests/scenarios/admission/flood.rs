@@ -57,7 +57,7 @@ async fn flood_neither_exhausts_memory_nor_fails_reviews() {
             check(now >= made + PODS, now)
         })
         .await?;
-        let open = replica.metric_of("asya_webhook_connections", &[]).await?;
+        let open = replica.metric("asya_webhook_connections", &[]).await?;
         drop(clients);
 
         let peak = peak_memory(replica)?;
@@ -68,8 +68,8 @@ async fn flood_neither_exhausts_memory_nor_fails_reviews() {
         assert!(open <= 1024.0, "{open} connections");
         all_injected(&stream.end().await?)?;
         let failed = failed_open(scenario).await?;
-        assert!(failed < 1.0, "{failed} reviews failed open");
-        let refused = replica.metric_of("asya_webhook_reviews_total", &["reason=\"Busy\""]);
+        assert_eq!(failed, None, "reviews failed open");
+        let refused = replica.metric("asya_webhook_reviews_total", &[("reason", "Busy")]);
         assert!(refused.await? >= 1.0, "the attack was none");
         Ok(())
     })

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
+use asya_tests::metrics::Metrics;
 use asya_tests::scenario::Scenario;
 use asya_tests::scheduling::own_cluster_to_measure;
 use asya_tests::{Error, Result};
@@ -64,11 +65,10 @@ async fn rotation_restart_and_leader_loss_fail_no_review() {
         let made = stream.made();
         all_injected(&made)?;
         let given_up = failed_open(scenario).await?;
-        let failed = stage.webhook.metric(REVIEWS, &["result=\"error\""]).await?;
-        assert!(
-            given_up + failed < 1.0,
-            "{given_up} given up, {failed} failed"
-        );
+        let reviews = stage.webhook.read_metrics().await?;
+        reviews.get(REVIEWS, &[("reason", "Injected")])?;
+        let failed = reviews.sum(REVIEWS, &[("result", "error")]);
+        assert_eq!((given_up, failed), (None, None), "given up, failed");
         let wanted = started.elapsed().as_millis() / 20;
         assert!(
             made.len() as u128 * 10 > wanted * 9,
@@ -133,16 +133,13 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     Ok(name)
 }
 
-/// How many reviews failed open, according to the API server.
-pub(super) async fn failed_open(scenario: &Scenario) -> Result<f64> {
-    let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
-    let name = "apiserver_admission_webhook_fail_open_count{";
-    let ours = metrics
-        .lines()
-        .filter(|line| line.starts_with(name) && line.contains("asya.sh"));
-    Ok(ours
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum())
+/// How many reviews failed open, according to the API server; `None` if none did.
+pub(super) async fn failed_open(scenario: &Scenario) -> Result<Option<f64>> {
+    let page = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
+    let page = Metrics::parse(&page)?;
+    let all = page.samples("apiserver_admission_webhook_fail_open_count", &[]);
+    let ours = all.filter(|it| it.label("name").is_some_and(|it| it.ends_with(".asya.sh")));
+    Ok(ours.map(|it| it.value).reduce(|sum, value| sum + value))
 }
 
 /// Deletes the configuration, waits until pods are injected again, and returns how many were created without the

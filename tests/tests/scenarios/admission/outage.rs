@@ -183,7 +183,7 @@ async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<(
         .await?;
     let unproved = stage
         .controller
-        .metric("asya_operator_unproved_bindings")
+        .metric("asya_operator_unproved_bindings", &[])
         .await?;
     assert!((unproved - 1.0).abs() < 0.1, "{unproved}");
     let closed = policy(scenario).await?;

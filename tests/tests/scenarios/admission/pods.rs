@@ -106,7 +106,7 @@ async fn only_pods_of_bound_deployments_are_injected() {
                 let pod = pod_of("ReplicaSet", &format!("{target}-0"), &labels)?;
                 gets_sidecar(scenario, &pod).await?;
             }
-            let dry = ["reason=\"Injected\"", "dry_run=\"true\""];
+            let dry = [("reason", "Injected"), ("dry_run", "true")];
             assert!(stage.webhook.metric(REVIEWS, &dry).await? >= 2.0);
             // A dry run emits no Event: the first Events are about real pods.
             let events = scenario.kubectl(&["get", "events"]).await?;
@@ -133,8 +133,8 @@ async fn only_pods_of_bound_deployments_are_injected() {
             .await?;
             are_reported(scenario).await?;
             for labels in [
-                ["reason=\"Injected\"", "dry_run=\"false\""],
-                ["reason=\"HostNetwork\"", "result=\"patched\""],
+                [("reason", "Injected"), ("dry_run", "false")],
+                [("reason", "HostNetwork"), ("result", "patched")],
             ] {
                 let counted = stage.webhook.metric(REVIEWS, &labels).await?;
                 assert!(counted >= 2.0, "{labels:?}: {counted}");

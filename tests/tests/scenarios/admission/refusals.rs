@@ -114,9 +114,9 @@ async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result
     scenario.actor_gone(stored, WAIT).await?;
 
     for labels in [
-        ["reason=\"Valid\"", "dry_run=\"false\""],
-        ["reason=\"Invalid\"", "dry_run=\"true\""],
-        ["reason=\"Invalid\"", "operation=\"UPDATE\""],
+        [("reason", "Valid"), ("dry_run", "false")],
+        [("reason", "Invalid"), ("dry_run", "true")],
+        [("reason", "Invalid"), ("operation", "UPDATE")],
     ] {
         let counted = webhook.metric(REVIEWS, &labels).await?;
         assert!(counted >= 1.0, "{labels:?}: {counted}");

@@ -174,7 +174,10 @@ async fn set_by_others(scenario: &Scenario) -> Result<()> {
 async fn seen_again(instance: &Instance, actors: usize) -> Result<()> {
     let actors = f64::from(u32::try_from(actors).map_err(Error::other)?);
     eventually("every actor is seen again", SOON, async || {
-        let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+        let reconciles = instance
+            .metric(RECONCILES, &[])
+            .await
+            .map_err(NotYet::new)?;
         check(
             reconciles >= actors,
             format_args!("{reconciles} reconciles"),
@@ -229,7 +232,10 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
 /// Waits for at least this many reconciles; returns their number.
 async fn reconciles(instance: &Instance, at_least: f64) -> Result<f64> {
     eventually(format_args!("{at_least} reconciles"), SOON, async || {
-        let reconciles = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+        let reconciles = instance
+            .metric(RECONCILES, &[])
+            .await
+            .map_err(NotYet::new)?;
         check(reconciles >= at_least, reconciles)?;
         Ok(reconciles)
     })
@@ -255,7 +261,10 @@ async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, We
     let mut before = -1.0;
     eventually("no reconcile happens any more", SOON, async || {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let now = instance.metric(RECONCILES).await.map_err(NotYet::new)?;
+        let now = instance
+            .metric(RECONCILES, &[])
+            .await
+            .map_err(NotYet::new)?;
         let last = std::mem::replace(&mut before, now);
         check(last.total_cmp(&now).is_eq(), now)
     })

@@ -152,13 +152,14 @@ impl Pod {
 
     /// Whether every connection of the sidecar to its broker is established.
     async fn is_connected(&self) -> bool {
-        let page = self.actor.page("/metrics").await;
-        let text = page.map(|(_, text)| text).unwrap_or_default();
-        let mut gauges = text
-            .lines()
-            .filter(|line| line.starts_with("asya_actor_broker_connected{"))
+        let Ok(metrics) = self.actor.metrics().await else {
+            return false;
+        };
+        let mut gauges = metrics
+            .samples("asya_actor_broker_connected", &[])
+            .map(|it| it.value >= 1.0)
             .peekable();
-        gauges.peek().is_some() && gauges.all(|line| line.ends_with(" 1"))
+        gauges.peek().is_some() && gauges.all(|connected| connected)
     }
 
     /// Length of the handler's call log, in bytes.
