@@ -1,7 +1,5 @@
 //! How requests reach the two servers.
 
-use std::time::Duration;
-
 use asya_simulation::api_server::ApiServer;
 use asya_simulation::api_server::id::Id;
 use asya_simulation::api_server::managed::Writer;
@@ -14,11 +12,8 @@ use futures::{AsyncBufReadExt, StreamExt};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::kinds::Kind;
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// A request with its body.
 pub type HttpRequest = http::Request<Vec<u8>>;
@@ -115,7 +110,8 @@ impl Server {
                     }
                     Err(error) => return Err(error.into()),
                 };
-                while let Ok(Some(line)) = timeout(SOON, lines.next()).await {
+                // The API server ends the watch after its `timeoutSeconds`.
+                while let Some(line) = lines.next().await {
                     let event: Value = serde_json::from_str(&line.map_err(Error::other)?)?;
                     if is_about(&event, end) {
                         return Ok((200, events));
