@@ -409,6 +409,8 @@ async fn a_message_that_the_broker_would_drop_goes_to_the_end_of_its_queue() -> 
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     // Its result cannot be stored, so it is returned once more.
     actor.is_called(2).await?;
+    let logs = actor.logs()?;
+    assert!(logs.contains("it went to the end of its queue"), "{logs}");
     declare(&broker, "classic", &["bar"]).await?;
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
     Ok(())
