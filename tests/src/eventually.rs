@@ -5,6 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
+/// Time limit for what a running operator does, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+/// Time limit for what a program does that was just started, such as an operator, a webhook or KEDA.
+pub const AFTER_START: Duration = Duration::from_mins(1);
+/// Time limit for what several controllers do one after the other: KEDA, the HPA, the owners of targets.
+pub const LATER: Duration = Duration::from_mins(2);
+
 /// Why a condition does not hold yet: the state that was observed instead.
 ///
 /// Every error converts into one with `?`, so that a call that fails temporarily is retried.

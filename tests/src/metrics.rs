@@ -1,4 +1,4 @@
-//! Reads a page of metrics in the text format of Prometheus or OpenMetrics.
+//! Reads a page of metrics in the text format of Prometheus.
 
 use crate::error::{Error, Result};
 

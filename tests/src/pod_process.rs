@@ -1,7 +1,6 @@
 //! Runtime and sidecar of a fake pod, as processes on this host.
 
 use std::path::Path;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::Api;
@@ -10,13 +9,12 @@ use kube::api::ListParams;
 use crate::cluster::Cluster;
 use crate::command::{self, Host};
 use crate::error::Result;
-use crate::eventually::{NotYet, check, eventually};
+use crate::eventually::{NotYet, SOON, check, eventually};
 use crate::process::{Folder, Process, Spec};
 use crate::{operator, ports};
 
 const RUNTIME: &str = "asya-runtime";
 const SIDECAR: &str = "asya-sidecar";
-const SOON: Duration = Duration::from_secs(30);
 
 /// What the pod's image and network would provide to its containers.
 #[derive(Debug, Default, Clone, Copy)]

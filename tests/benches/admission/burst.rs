@@ -25,7 +25,7 @@ const FREE: &str = "free";
 const CREATIONS: usize = 32;
 /// The `StatefulSet` controller numbers its own pods from 0, and waits forever for the first one.
 const FIRST: usize = 1000;
-const SOON: Duration = Duration::from_mins(1);
+const INJECTED: Duration = Duration::from_mins(1);
 
 /// Clients of the flood (ADM-22).
 const IDLE: usize = 5_000;
@@ -58,7 +58,7 @@ pub async fn measure(cluster: &Cluster, replica: &Instance, pods: usize) -> Resu
         ..PostParams::default()
     };
     let first = pod(BOUND, &owners[0].1, FIRST)?;
-    eventually("pods are injected", SOON, async || {
+    eventually("pods are injected", INJECTED, async || {
         let made = api.create(&dry_run, &first).await.map_err(NotYet::new)?;
         check(is_injected(&made), "without the sidecar")
     })

@@ -16,7 +16,7 @@ use crate::messages::message;
 use crate::mover::{KINDS, Settings};
 use crate::throughput::{GOALS, one, rows_of, table_of};
 
-const SOON: Duration = Duration::from_secs(20);
+const RUNTIME_READY: Duration = Duration::from_secs(20);
 
 /// Runs the client, the bare mover and the sidecar in turn. No mover reaches the client's rate, since this runtime is
 /// faster than a broker; the comparison with the bare mover shows the cost of the sidecar.
@@ -56,7 +56,7 @@ async fn start(folder: &Path) -> Result<Process> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("ASYA_HANDLER", "copy.copy");
     let runtime = Process::start(spec).await?;
-    let ready = eventually("the runtime is ready", SOON, async || {
+    let ready = eventually("the runtime is ready", RUNTIME_READY, async || {
         check(folder.join(READY_FILE).exists(), "not yet")
     });
     runtime.alive_while(ready).await?;

@@ -14,7 +14,7 @@ use crate::throughput::declare;
 use crate::traffic::fill;
 
 const STARTS: usize = 15;
-const SOON: Duration = Duration::from_secs(10);
+const DISPATCHED: Duration = Duration::from_secs(10);
 /// Interval at which the probes are tried.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -29,12 +29,12 @@ pub async fn compare(broker: &RabbitMq, settings: &Settings, stub: &Stub) -> Res
             let started = Instant::now();
             let mover = settings.start(kind).await?;
             if kind == Kind::Sidecar {
-                while !mover.listens() && started.elapsed() < SOON {
+                while !mover.listens() && started.elapsed() < DISPATCHED {
                     tokio::time::sleep(PAUSE).await;
                 }
                 probes.push(milliseconds(started.elapsed()));
             }
-            let called = eventually("the message is dispatched", SOON, async || {
+            let called = eventually("the message is dispatched", DISPATCHED, async || {
                 let call = stub.take_first_call();
                 check(call.is_some(), "not yet").map(|()| call)
             });

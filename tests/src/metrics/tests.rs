@@ -1,6 +1,6 @@
 use super::Metrics;
 
-const PAGE: &str = r##"# HELP reviews Reviews.
+const PAGE: &str = r#"# HELP reviews Reviews.
 # TYPE reviews counter
 reviews_total{reason="Valid",dry_run="true"} 2
 reviews_total{reason="Valid",dry_run="false"} 3 1700000000000
@@ -11,7 +11,7 @@ took_seconds_bucket{le="+Inf"} 16
 up 1
 missing NaN
 # EOF
-"##;
+"#;
 
 #[test]
 fn samples_are_summed_by_exact_name_and_labels() {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::scheduling::{own_cluster_to_time, timed};
@@ -29,7 +29,6 @@ use tokio::net::TcpListener;
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::steady::Writes;
 
-const SOON: Duration = Duration::from_secs(30);
 /// CFG-2
 const FOLLOWED: Duration = Duration::from_secs(2);
 /// CFG-9, AVL-5

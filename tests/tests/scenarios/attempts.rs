@@ -1,17 +1,13 @@
 //! Retries end after a configured number of attempts.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::ports;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// Counts reconciles whose last attempt failed.
 const GIVEN_UP: &str = "controller_runtime_terminal_reconcile_errors_total";
@@ -35,16 +31,18 @@ async fn exhausted_retries_resume_only_on_an_event() {
         let instance = operator.start("operator").await?;
         // The runtime script created for this actor enqueues all actors of the namespace, so wait until that has
         // happened.
-        eventually("the CRD is served", SOON, async || {
+        eventually("the CRD is served", AFTER_START, async || {
             let first = minimal_actor("first");
             scenario.apply(&first).await.map_err(NotYet::new)
         })
         .await?;
-        scenario.actor_status("first", "Running", SOON).await?;
+        scenario
+            .actor_status("first", "Running", AFTER_START)
+            .await?;
         let mut actor = minimal_actor("stuck");
         actor["spec"]["transport"] = json!("gone");
         scenario.apply(&actor).await?;
-        let told = eventually("the last attempt is reported", SOON, async || {
+        let told = eventually("the last attempt is reported", AFTER_START, async || {
             let found = scenario.actors().get("stuck").await?;
             let all = found.data["status"]["conditions"].as_array().cloned();
             let all = all.unwrap_or_default();
@@ -56,7 +54,7 @@ async fn exhausted_retries_resume_only_on_an_event() {
         .await?;
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.starts_with("BrokerUnreachable: "), "{message}");
-        let given_up = eventually("the last attempt is counted", SOON, async || {
+        let given_up = eventually("the last attempt is counted", AFTER_START, async || {
             let given_up = instance.metric(GIVEN_UP, &[]).await.map_err(NotYet::new)?;
             check(given_up > 0.0, given_up)?;
             Ok(given_up)
@@ -65,12 +63,16 @@ async fn exhausted_retries_resume_only_on_an_event() {
 
         // Takes longer than the backoff of all attempts.
         scenario.apply(&minimal_actor("another")).await?;
-        scenario.actor_status("another", "Running", SOON).await?;
+        scenario
+            .actor_status("another", "Running", AFTER_START)
+            .await?;
         let later = instance.metric(GIVEN_UP, &[]).await?;
         assert!(later <= given_up, "it was tried again");
         actor["spec"]["transport"] = json!("rabbitmq");
         scenario.apply(&actor).await?;
-        scenario.actor_status("stuck", "Running", SOON).await?;
+        scenario
+            .actor_status("stuck", "Running", AFTER_START)
+            .await?;
         scenario
             .kubectl(&["wait", "asya/stuck", "--for=condition=Ready"])
             .await?;

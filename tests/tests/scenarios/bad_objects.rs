@@ -1,10 +1,10 @@
 //! Actors that cannot be served report the reason and do not affect others.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::crds;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use crate::binding::condition;
 use crate::{all_running, minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 const GOOD: usize = 50;
 
 /// An invalid actor, and what its status must report.
@@ -166,7 +165,7 @@ fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
 async fn all_reported(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
     for bad in bad {
         let what = format!("{} is {}: {}", bad.name, bad.reason, bad.says);
-        eventually(what, SOON, async || bad.is_reported(scenario).await).await?;
+        eventually(what, AFTER_START, async || bad.is_reported(scenario).await).await?;
     }
     Ok(())
 }
@@ -179,7 +178,7 @@ async fn all_gone(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
             .await?;
     }
     for bad in bad {
-        scenario.actor_gone(&bad.name, SOON).await?;
+        scenario.actor_gone(&bad.name, AFTER_START).await?;
     }
     Ok(())
 }
@@ -341,7 +340,7 @@ async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "older", async |scenario| {
         scenario.apply(&lax_crd()).await?;
-        crds::established(&cluster.client(), crds::ACTORS, SOON).await?;
+        crds::established(&cluster.client(), crds::ACTORS, AFTER_START).await?;
         let (bad, frozen) = (refused_by_the_crd(scenario), frozen(scenario));
         let good: Vec<String> = (0..5)
             .map(|n| scenario.name(&format!("good-{n}")))
@@ -391,13 +390,15 @@ async fn unreachable_webhook_is_reported_until_it_is_removed() {
         let create = ["create", "deployment", "probe", "--image=probe"];
         let policies = refuse_all(scenario, ("apps", "v1", "deployments"), &create).await?;
         scenario.apply(&minimal_actor(&name)).await?;
-        let told = scenario.actor_status(&name, "WorkloadError", SOON).await;
+        let told = scenario
+            .actor_status(&name, "WorkloadError", AFTER_START)
+            .await;
         policies
             .delete(scenario.namespace(), &DeleteParams::default())
             .await?;
         let text = told?.data["status"]["conditions"].to_string();
         assert!(text.contains("failed calling webhook"), "{text}");
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", AFTER_START).await?;
         Ok(())
     })
     .await;
@@ -409,7 +410,7 @@ async fn unreachable_webhook_of_scaled_objects_is_reported_until_it_is_removed()
     Scenario::run("unscaled", async |scenario| {
         let name = scenario.name("unscaled");
         scenario.apply(&minimal_actor(&name)).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", AFTER_START).await?;
         let probe = json!({
             "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "probe"},
             "spec": {"scaleTargetRef": {"name": "probe"}, "triggers": [{"type": "cron", "metadata": {}}]},
@@ -424,7 +425,7 @@ async fn unreachable_webhook_of_scaled_objects_is_reported_until_it_is_removed()
         let mut scaled = minimal_actor(&name);
         scaled["spec"]["scaling"] = json!({"enabled": true});
         scenario.apply(&scaled).await?;
-        let told = scenario.actor_status(&name, "ScalingError", SOON).await;
+        let told = scenario.actor_status(&name, "ScalingError", AFTER_START).await;
         policies.delete(scenario.namespace(), &DeleteParams::default()).await?;
         let status = told?.data["status"].clone();
         assert_eq!(condition(&status, "ScalingReady"), ("False", "ReconcileError"), "{status}");
@@ -432,7 +433,7 @@ async fn unreachable_webhook_of_scaled_objects_is_reported_until_it_is_removed()
         let text = status["conditions"].to_string();
         assert!(text.contains("failed calling webhook"), "{text}");
         let actors = scenario.actors();
-        eventually("it is written once the webhook is gone", SOON, async || {
+        eventually("it is written once the webhook is gone", AFTER_START, async || {
             let status = actors.get(&name).await?.data["status"].clone();
             check(condition(&status, "ScalingReady").1 != "ReconcileError", status)
         })
@@ -465,7 +466,7 @@ async fn refuse_all(
     let policies = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
     policies.create(&PostParams::default(), &policy).await?;
     let dry_run = [create, &["--dry-run=server"]].concat();
-    eventually("the policy is in force", SOON, async || {
+    eventually("the policy is in force", AFTER_START, async || {
         let created = scenario.kubectl(&dry_run).await;
         check(created.is_err(), "one is admitted")
     })

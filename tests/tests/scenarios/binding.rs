@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::admission::{gets_sidecar, pod_of};
 
-const SOON: Duration = Duration::from_secs(30);
 /// Unbinding evicts the pods one by one.
 const UNBOUND: Duration = Duration::from_mins(1);
 /// BIND-40, BIND-41, BIND-45

@@ -3,19 +3,16 @@
 mod event_lists;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use asya_tests::Error;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::counting_proxy::CountingProxy;
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, eventually};
 use asya_tests::operator::{Launch, Operator};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// The selectors with which each resource is listed or watched; an empty one selects all objects.
 fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
@@ -52,12 +49,14 @@ async fn caches_hold_only_owned_objects_and_the_webhooks_secret() {
         };
         let instance = operator.launch("operator", launch).await?;
         instance.wait_ready().await?;
-        eventually("the CRD is served", SOON, async || {
+        eventually("the CRD is served", AFTER_START, async || {
             let actor = minimal_actor("held");
             scenario.apply(&actor).await.map_err(NotYet::new)
         })
         .await?;
-        scenario.actor_status("held", "Running", SOON).await?;
+        scenario
+            .actor_status("held", "Running", AFTER_START)
+            .await?;
         let found = selectors(&proxy.reads());
         // Anyone may own an autoscaler for our workloads, so these cannot be selected by label.
         let whole = [

@@ -25,7 +25,8 @@ use serde_json::json;
 /// The name of the webhook's Service in the chart.
 const SERVICE: &str = "asya-operator-webhook";
 const SECRET: &str = "asya-operator-webhook-tls";
-const SOON: Duration = Duration::from_secs(20);
+/// Time limit for the Secret and what follows from it, on a busy machine.
+const REPAIRED: Duration = Duration::from_secs(20);
 /// CERT-2: from the leader's death until the next leader works.
 const TAKEOVER: Duration = Duration::from_secs(15);
 /// CERT-3: from a change of the Secret until a replica serves the new leaf.
@@ -94,7 +95,7 @@ impl Stage {
     /// Waits until the Secret is valid and the replica serves from it.
     async fn good(&self, what: &str) -> Result<TlsSecret> {
         let names = names(self.operator.namespace());
-        let secret = eventually(format!("{what} is repaired"), SOON, async || {
+        let secret = eventually(format!("{what} is repaired"), REPAIRED, async || {
             let secret = self.secret().await?;
             let parsed = secret.parsed();
             let (leaf, ca) = (parsed.leaf?, parsed.current_ca?);
@@ -135,7 +136,7 @@ impl Stage {
             .replace(SECRET, &PostParams::default(), &broken)
             .await?;
         let started = Instant::now();
-        eventually(format!("{what} is noticed"), SOON, async || {
+        eventually(format!("{what} is noticed"), REPAIRED, async || {
             let now = self.secret().await?;
             let ready = self.replica.ready(Timestamp::now());
             assert_eq!(ready, Ok(()), "the last good leaf is served all the while");

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::error::Error;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::operator::bin_folder;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -26,7 +26,6 @@ use serde_json::{Value, json};
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::minimal_actor;
 
-const SOON: Duration = Duration::from_secs(30);
 /// Generous, because the machine is shared.
 const MINUTE: Duration = Duration::from_mins(1);
 

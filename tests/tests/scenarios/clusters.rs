@@ -1,9 +1,7 @@
 //! Two clusters whose operators share a broker, such as staging and production in one AWS account.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator, create_broker_secrets, default_values};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -13,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 const MESSAGES: usize = 100;
 const TRANSPORTS: [&str; 2] = ["rabbitmq", "sqs"];
 
@@ -78,7 +75,7 @@ impl Second<'_> {
     async fn says(&self, name: &str, reason: &str) -> Result<String> {
         let what = format!("{name} says {reason}");
         let mut message = String::new();
-        eventually(what, SOON, async || {
+        eventually(what, AFTER_START, async || {
             let status = self.status(name).await.map_err(NotYet::new)?;
             let conditions = status["conditions"].as_array().into_iter().flatten();
             let found = conditions.into_iter().find(|it| it["reason"] == reason);
@@ -108,7 +105,7 @@ async fn send(first: &Cluster, transport: &str, queue: &str) -> Result<()> {
 async fn holds_all(first: &Cluster, transport: &str, queue: &str) -> Result<()> {
     let what = format!("{queue} on {transport} holds its messages");
     let dlq = format!("{queue}-dlq");
-    eventually(what, SOON, async || {
+    eventually(what, AFTER_START, async || {
         let (count, dlq) = if transport == "sqs" {
             let sqs = first.sqs().map_err(NotYet::new)?;
             let found = sqs.attributes(queue).await.map_err(NotYet::new)?;
@@ -161,7 +158,7 @@ async fn queue_of_another_cluster_is_a_conflict_and_outlives_the_actor_of_that_n
             let name = scenario.name(transport);
             let queue = format!("asya-{name}");
             scenario.apply(&actor(&name, transport, &json!({}))).await?;
-            scenario.actor_status(&name, "Running", SOON).await?;
+            scenario.actor_status(&name, "Running", AFTER_START).await?;
             send(&first, transport, &queue).await?;
 
             second.apply(&actor(&name, transport, &json!({}))).await?;
@@ -172,7 +169,7 @@ async fn queue_of_another_cluster_is_a_conflict_and_outlives_the_actor_of_that_n
                 .kubectl(&["delete", "asya", &name, "--timeout=60s"])
                 .await?;
             holds_all(&first, transport, &queue).await?;
-            scenario.actor_status(&name, "Running", SOON).await?;
+            scenario.actor_status(&name, "Running", AFTER_START).await?;
 
             // The first cluster releases the queue, then the second adopts it.
             let keeps = json!({"asya.sh/skip-queue-deletion": "true"});
@@ -185,7 +182,7 @@ async fn queue_of_another_cluster_is_a_conflict_and_outlives_the_actor_of_that_n
             second.says(&name, "QueueReady").await?;
             holds_all(&first, transport, &queue).await?;
             scenario.apply(&actor(&name, transport, &json!({}))).await?;
-            eventually("the first cluster has lost it", SOON, async || {
+            eventually("the first cluster has lost it", AFTER_START, async || {
                 let status = scenario.actors().get(&name).await?.data["status"].clone();
                 let text = status.to_string();
                 check(text.contains("QueueConflict") && text.contains(&two), text)

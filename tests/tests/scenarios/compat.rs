@@ -1,9 +1,7 @@
 //! Manifests, Secrets and chart values of the Go operator's users work unchanged.
 
-use std::time::Duration;
-
 use asya_tests::cluster::Cluster;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET, SQS_SECRET, merge};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -20,7 +18,6 @@ const SECRETS: &str = include_str!("../../compat/secrets.yaml");
 const VALUES: &str = include_str!("../../../charts/asya-operator/tests/compat-values.yaml");
 /// The namespace in the manifests.
 const NAMESPACE: &str = "compat";
-const SOON: Duration = Duration::from_mins(1);
 
 /// The users' values, unchanged except for the broker addresses.
 fn values(cluster: &Cluster) -> Result<Value> {
@@ -57,7 +54,7 @@ fn actors(client: Client) -> Api<DynamicObject> {
 async fn reaches(cluster: &Cluster, actor: &str, wanted: &[&str]) -> Result<DynamicObject> {
     let actors = actors(cluster.client());
     let what = format!("actor {actor} is one of {wanted:?}");
-    eventually(what, SOON, async || {
+    eventually(what, AFTER_START, async || {
         let found = actors.get(actor).await?;
         let status = &found.data["status"];
         check(
@@ -171,7 +168,7 @@ async fn manifests_and_values_of_the_former_operator_work_unchanged() {
         let instance = operator.start("operator").await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         apply(&cluster, "secrets.yaml", SECRETS).await?;
-        eventually("the CRD is served", SOON, async || {
+        eventually("the CRD is served", AFTER_START, async || {
             apply(&cluster, "actors.yaml", ACTORS)
                 .await
                 .map_err(NotYet::new)

@@ -1,11 +1,10 @@
 //! The CRD on a real API server: only this tests its schema validation, cost limits and ratcheting.
 
-use std::time::Duration;
-
 use asya_crds::corpus::{Case, cases, former_actors};
 use asya_tests::Result;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::crds;
+use asya_tests::eventually::SOON;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 use crate::own_cluster;
 
 const NAMESPACE: &str = "corpus";
-const SOON: Duration = Duration::from_secs(30);
 
 /// API-1, API-4, API-5, VAC-2, VAL-18, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10, BIND-11, BIND-12, BIND-13,
 /// BIND-14, BIND-15, BIND-16, BIND-17, BIND-18, BIND-19

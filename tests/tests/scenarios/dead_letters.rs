@@ -1,15 +1,12 @@
 //! Dead letter queues, and queues that cannot use them.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::SOON;
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
 use crate::{all_running, minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// QUE-14, FIN-2, RMQ-5, OPS-7
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET, create_broker_secrets};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -15,7 +15,6 @@ use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(30);
 /// Allows for the backoff after the broker is lost.
 const LATER: Duration = Duration::from_mins(2);
 const BOOT: Duration = Duration::from_mins(4);

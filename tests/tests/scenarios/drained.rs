@@ -6,7 +6,7 @@ mod sqs;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
@@ -20,7 +20,6 @@ use crate::{minimal_actor, own_cluster};
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::Operator;
 
-const SOON: Duration = Duration::from_mins(1);
 /// The queue is counted every 15 s, and must be empty twice in a row.
 const EMPTIED: Duration = Duration::from_mins(2);
 /// Status follows the broker's counts within 90 seconds.
@@ -33,7 +32,7 @@ async fn with_messages(scenario: &Scenario, base: &str, policy: &str) -> Result<
     let mut actor = minimal_actor(&name);
     actor["spec"]["queue"] = json!({"deletionPolicy": policy});
     scenario.apply(&actor).await?;
-    scenario.actor_status(&name, "Running", SOON).await?;
+    scenario.actor_status(&name, "Running", AFTER_START).await?;
     fill(scenario, &name).await?;
     let queue = format!("asya-{name}");
     Ok((name, queue))
@@ -46,7 +45,7 @@ async fn fill(scenario: &Scenario, name: &str) -> Result<()> {
         assert!(rabbitmq.publish("asya", name, &n.to_string()).await?);
     }
     let queue = format!("asya-{name}");
-    eventually("the messages are counted", SOON, async || {
+    eventually("the messages are counted", AFTER_START, async || {
         let found = rabbitmq.queue(&queue).await.map_err(NotYet::new)?;
         let ready = found.and_then(|it| it.messages_ready);
         check(ready == Some(MESSAGES as u64), format_args!("{ready:?}"))
@@ -68,14 +67,14 @@ async fn delete(scenario: &Scenario, name: &str) -> Result<()> {
 }
 
 async fn waits(scenario: &Scenario, name: &str, reason: &str) -> Result<Value> {
-    let status = status_is(scenario, name, reason, SOON, |status| {
+    let status = status_is(scenario, name, reason, AFTER_START, |status| {
         condition(status, "Ready") == ("False", reason)
     })
     .await?;
     assert_eq!(status["status"], "Terminating");
     let count = format!("holds {MESSAGES} messages");
     scenario
-        .event_with(reason, &[&count, "Retain"], SOON)
+        .event_with(reason, &[&count, "Retain"], AFTER_START)
         .await?;
     Ok(status)
 }
@@ -110,7 +109,7 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
         let kept = deployments.get(&name).await?;
         assert_eq!(kept.metadata.deletion_timestamp, None);
         deployments.delete(&name, &DeleteParams::default()).await?;
-        eventually("the workload is made again", SOON, async || {
+        eventually("the workload is made again", AFTER_START, async || {
             let found = deployments.get_opt(&name).await?;
             let recreated = found.is_some_and(|it| it.metadata.uid != kept.metadata.uid);
             check(recreated, "it is not")
@@ -118,7 +117,7 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
         .await?;
 
         set_policy(scenario, &name, "Retain").await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, AFTER_START).await?;
         assert!(deployments.get_opt(&name).await?.is_none());
         consume_all(scenario, &queue).await?;
         Ok(())
@@ -159,7 +158,7 @@ async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until
         actor["spec"]["queue"] = json!({"deletionPolicy": "Drain"});
         actor["metadata"]["annotations"] = json!({"asya.sh/reconcile": "Once"});
         scenario.apply(&actor).await?;
-        status_is(scenario, &name, "it was ready", SOON, |it| {
+        status_is(scenario, &name, "it was ready", AFTER_START, |it| {
             it["readyGeneration"].is_i64()
         })
         .await?;
@@ -178,7 +177,7 @@ async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until
         assert_eq!(image(&kept), Some("drifted"), "it was rolled");
 
         deployments.delete(&name, &DeleteParams::default()).await?;
-        let recreated = eventually("what receives is made again", SOON, async || {
+        let recreated = eventually("what receives is made again", AFTER_START, async || {
             let found = deployments.get_opt(&name).await?;
             let recreated = found.filter(|it| it.metadata.uid != kept.metadata.uid);
             recreated.ok_or_else(|| NotYet::new("it is not"))
@@ -245,11 +244,11 @@ async fn messages_that_are_deleted_with_their_queue_are_counted_in_an_event() {
     Scenario::run("lost", async |scenario| {
         let (name, queue) = with_messages(scenario, "lost", "Delete").await?;
         delete(scenario, &name).await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, AFTER_START).await?;
         let wanted =
             format!("deleted queue {queue} on transport rabbitmq with {MESSAGES} messages");
         scenario
-            .event_with("MessagesDeleted", &[&wanted], SOON)
+            .event_with("MessagesDeleted", &[&wanted], AFTER_START)
             .await
     })
     .await;
@@ -295,7 +294,7 @@ async fn draining_binding_is_injected_until_its_queue_is_empty() {
             .delete(&before, &DeleteParams::default())
             .await?;
         let all = ["model", "asya-runtime", "asya-sidecar"];
-        eventually("its replacement has the sidecar", SOON, async || {
+        eventually("its replacement has the sidecar", AFTER_START, async || {
             let found = containers(scenario, "web").await.map_err(NotYet::new)?;
             let is_so = |(name, has): &(String, Vec<String>)| *name != before && *has == all;
             check(
@@ -338,7 +337,7 @@ async fn namespace_that_goes_is_not_held_up_and_its_messages_stay() {
         let events: Api<Event> = Api::namespaced(cluster.client(), "default");
         for queue in [&first, &second] {
             consume_all(scenario, queue).await?;
-            eventually("an Event says so", SOON, async || {
+            eventually("an Event says so", AFTER_START, async || {
                 let all = events.list(&ListParams::default()).await?;
                 let text = format!("queue {queue} on transport rabbitmq holds {MESSAGES} messages");
                 let told = all.iter().any(|event| {

@@ -1,17 +1,13 @@
 //! Events on actors state what is currently true, and are not written more often than needed.
 
-use std::time::Duration;
-
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::minimal_actor;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// The texts of an actor's Events, each with its count.
 async fn texts(scenario: &Scenario, actor: &str) -> Result<Vec<(String, i32)>, NotYet> {

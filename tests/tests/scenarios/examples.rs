@@ -1,10 +1,9 @@
 //! `examples/`, applied as users apply them, with the chart's values from `examples/transports`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use asya_tests::cluster::Cluster;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{LATER, NotYet, check, eventually};
 use asya_tests::operator::{RABBITMQ_SECRET, SQS_SECRET, merge};
 use asya_tests::owners::{
     crds, inference_set, kaito, knative, kserve, leader_worker_set, llmisvc, ray, seldon, seldon2,
@@ -22,7 +21,6 @@ use crate::{cluster_with_all, own_cluster};
 const NAMESPACE: &str = "models";
 /// Replaces a certificate, with the indentation of its lines.
 const CA: &str = "-----BEGIN CERTIFICATE-----\n    CA\n    -----END CERTIFICATE-----";
-const SOON: Duration = Duration::from_mins(2);
 
 /// Manifests in these folders of `examples/`, or values of the chart.
 fn files(folders: &[&str], values: bool) -> Result<Vec<PathBuf>> {
@@ -97,7 +95,7 @@ async fn all_have_queues(cluster: &Cluster) -> Result<usize> {
     let kind = GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
     let resource = ApiResource::from_gvk_with_plural(&kind, "asyncactors");
     let actors: Api<DynamicObject> = Api::namespaced_with(cluster.client(), NAMESPACE, &resource);
-    eventually("every actor has its queue", SOON, async || {
+    eventually("every actor has its queue", LATER, async || {
         let found = actors.list(&ListParams::default()).await?;
         for actor in &found {
             let status = &actor.data["status"];
@@ -154,7 +152,7 @@ async fn every_example_is_applied_and_gets_its_queue() {
             .partition(|it| it.ends_with("namespace.yaml"));
         apply(&cluster, &namespace[0]).await?;
         for file in &examples {
-            eventually("the CRD is served", SOON, async || {
+            eventually("the CRD is served", LATER, async || {
                 apply(&cluster, file).await.map_err(NotYet::new)
             })
             .await?;

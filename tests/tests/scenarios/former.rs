@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use asya_tests::crds;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -20,7 +19,6 @@ use serde_json::{Value, json};
 use crate::steady::{RECONCILES, Writes};
 use crate::{api, cluster_with_all, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 /// The Go operator's field manager, which defaults to the name of its binary.
 const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
@@ -246,11 +244,15 @@ async fn leave(scenario: &Scenario) -> Result<Vec<DynamicObject>> {
         .patch_scale("scaled", &PatchParams::default(), &three)
         .await?;
     for (name, replicas) in [("worker", 2), ("scaled", 3), ("reader", 1)] {
-        eventually(format_args!("{name} has its pods"), SOON, async || {
-            let ready = deployments.get(name).await?.status;
-            let ready = ready.and_then(|status| status.ready_replicas);
-            check(ready == Some(replicas), format_args!("{ready:?}"))
-        })
+        eventually(
+            format_args!("{name} has its pods"),
+            AFTER_START,
+            async || {
+                let ready = deployments.get(name).await?.status;
+                let ready = ready.and_then(|status| status.ready_replicas);
+                check(ready == Some(replicas), format_args!("{ready:?}"))
+            },
+        )
         .await?;
     }
     Ok(made)
@@ -265,11 +267,15 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
         }
         // The broker updates its counts periodically: wait for them, or KEDA would scale an actor to zero whose
         // messages were never counted.
-        eventually(format_args!("{queue} is counted"), SOON, async || {
-            let seen = rabbitmq.queue(queue).await?;
-            let counted = seen.and_then(|it| it.messages_ready);
-            check(counted == Some(FILLED.into()), format_args!("{counted:?}"))
-        })
+        eventually(
+            format_args!("{queue} is counted"),
+            AFTER_START,
+            async || {
+                let seen = rabbitmq.queue(queue).await?;
+                let counted = seen.and_then(|it| it.messages_ready);
+                check(counted == Some(FILLED.into()), format_args!("{counted:?}"))
+            },
+        )
         .await?;
     }
     let sqs = scenario.cluster().sqs()?;
@@ -314,7 +320,7 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     eventually(
         format_args!("{name} is ours and rolled"),
-        SOON,
+        AFTER_START,
         async || {
             let found = deployments.get(name).await?;
             let labels = found.labels();
@@ -335,11 +341,11 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
         },
     )
     .await?;
-    scenario.actor_status(name, "Running", SOON).await?;
+    scenario.actor_status(name, "Running", AFTER_START).await?;
     let messages = if name == "reader" { 1 } else { FILLED };
     eventually(
         format_args!("{name}'s numbers are reported"),
-        SOON,
+        AFTER_START,
         async || {
             let actor = scenario.actors().get(name).await?;
             let status = &actor.data["status"];
@@ -399,7 +405,7 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         cluster
             .kubectl(&["apply", "--server-side", "--filename", &crd])
             .await?;
-        crds::established(&cluster.client(), crds::ACTORS, SOON).await?;
+        crds::established(&cluster.client(), crds::ACTORS, AFTER_START).await?;
         fill_queues(scenario).await?;
         let made = leave(scenario).await?;
         let replicas = [
@@ -437,7 +443,7 @@ async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
         instance.stop().await?;
         instance.restart().await?;
         instance.wait_ready().await?;
-        eventually("every actor is seen again", SOON, async || {
+        eventually("every actor is seen again", AFTER_START, async || {
             let reconciles = instance
                 .metric(RECONCILES, &[])
                 .await

@@ -1,11 +1,9 @@
 //! The test cluster provides what scenarios rely on.
 
-use std::time::Duration;
-
 use asya_tests::Error;
 use asya_tests::cluster::{CONTAINER, MODE};
 use asya_tests::counting_proxy::{CountingProxy, HookPoint};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use futures::TryStreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -16,8 +14,6 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::core::Status;
 use serde_json::json;
-
-const SOON: Duration = Duration::from_secs(30);
 
 fn pod(name: &str, labels: &serde_json::Value) -> Pod {
     serde_json::from_value(json!({

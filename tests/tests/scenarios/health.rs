@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::process::Signal;
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_mins(1);
 
 async fn status(scenario: &Scenario, actor: &str) -> Result<Value, NotYet> {
     let found = scenario.actors().get(actor).await?;
@@ -37,20 +35,20 @@ async fn lost_queue_is_recreated_and_lost_broker_is_reported() {
         let queue = format!("asya-{name}");
         let rabbitmq = cluster.rabbitmq()?;
         scenario.apply(&minimal_actor(&name)).await?;
-        let actor = scenario.actor_status(&name, "Running", SOON).await?;
+        let actor = scenario.actor_status(&name, "Running", AFTER_START).await?;
         assert_eq!(
             actor.data["status"]["queuedMessages"], 0,
             "a new queue is empty"
         );
 
         rabbitmq.delete_queue(&queue).await?;
-        eventually("the queue is back", SOON, async || {
+        eventually("the queue is back", AFTER_START, async || {
             let found = rabbitmq.queue(&queue).await.map_err(NotYet::new)?;
             check(found.is_some(), "no queue")
         })
         .await?;
-        scenario.event("QueueRecreated", SOON).await?;
-        eventually("senders reach it", SOON, async || {
+        scenario.event("QueueRecreated", AFTER_START).await?;
+        eventually("senders reach it", AFTER_START, async || {
             let reached = rabbitmq
                 .publish("asya", &name, "hello")
                 .await

@@ -1,19 +1,16 @@
 //! Children applied by impersonating a service account of their namespace.
 
-use std::time::Duration;
-
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
-use crate::ownership::told;
+use crate::ownership::condition_with_reason;
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 const ACCOUNT: &str = "asya-applier";
 
 /// Changes the actor's spec, which triggers a reconcile, and waits until its status reports this refusal.
@@ -23,9 +20,10 @@ async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result
     scenario.apply(&actor).await?;
     eventually(
         format_args!("the actor says {contains}"),
-        SOON,
+        AFTER_START,
         async || {
-            let told = told(scenario, "acted", "WorkloadReady", "NotAuthorized").await;
+            let told =
+                condition_with_reason(scenario, "acted", "WorkloadReady", "NotAuthorized").await;
             let told = told.map_err(NotYet::new)?;
             let message = told["message"].as_str().unwrap_or_default();
             asya_tests::eventually::check(message.contains(contains), message)
@@ -47,7 +45,7 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
         let values = json!({"controller": {"impersonate": true}});
         let operator = Operator::install(&cluster, values).await?;
         let _instance = operator.start("operator").await?;
-        eventually("the CRD is served", SOON, async || {
+        eventually("the CRD is served", AFTER_START, async || {
             let actor = minimal_actor("acted");
             scenario.apply(&actor).await.map_err(NotYet::new)
         })
@@ -74,7 +72,7 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
         let mut actor = minimal_actor("acted");
         actor["spec"]["timeout"] = json!({"processing": 400});
         scenario.apply(&actor).await?;
-        scenario.actor_status("acted", "Running", SOON).await?;
+        scenario.actor_status("acted", "Running", AFTER_START).await?;
         let writes = cluster
             .audit()
             .writes_since(mark, &operator.user())
@@ -95,7 +93,7 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
             .kubectl(&delete("serviceaccount/asya-applier"))
             .await?;
         scenario.kubectl(&delete("configmap/asya-runtime")).await?;
-        let told = told(scenario, "acted", "WorkloadReady", "NotAuthorized").await?;
+        let told = condition_with_reason(scenario, "acted", "WorkloadReady", "NotAuthorized").await?;
         let message = told["message"].as_str().unwrap_or_default();
         assert!(message.contains(&format!("{account}does not exist")), "{message}");
         let scripts = scenario.api::<ConfigMap>().get_opt("asya-runtime").await?;
@@ -103,7 +101,7 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
         scenario
             .kubectl(&["create", "serviceaccount", ACCOUNT])
             .await?;
-        scenario.actor_status("acted", "Running", SOON).await?;
+        scenario.actor_status("acted", "Running", AFTER_START).await?;
         scenario.api::<ConfigMap>().get("asya-runtime").await?;
         Ok(())
     })

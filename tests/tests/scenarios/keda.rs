@@ -7,7 +7,7 @@ use asya_shared::applied::HashedManifest;
 use asya_shared::config::TransportsConfig;
 use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_objects};
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{AFTER_START, check, eventually};
 use asya_tests::operator::OPERATOR_AGENT;
 use asya_tests::rabbitmq::{Call, RabbitMq};
 use asya_tests::scenario::Scenario;
@@ -19,7 +19,6 @@ use crate::scaling::condition;
 use crate::steady::{Writes, besides_lists};
 use crate::{api, minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 /// KEDA processes a few `ScaledObject`s at a time, each with some ten writes.
 const ALL_SOON: Duration = Duration::from_mins(5);
 const ACTORS: usize = 100;
@@ -206,7 +205,7 @@ async fn keda_can_be_installed_and_removed_while_the_cluster_runs() {
     let names = served(&cluster).await;
     assert!(names.contains("scaledobjects.keda.sh"), "{names}");
     cluster.remove_keda().await.unwrap();
-    let gone = eventually("KEDA's API group is gone", SOON, async || {
+    let gone = eventually("KEDA's API group is gone", AFTER_START, async || {
         let left = served(&cluster).await;
         check(left.is_empty(), left)
     });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use asya_tests::audit::{Mark, Write};
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Instance, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::scheduling::{own_cluster_to_time, timed};
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::{all_running, minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(30);
 const FROZEN: Duration = Duration::from_secs(20);
 /// FW-11: from the loss of a leader until the first reconcile of the next.
 const TAKEOVER: Duration = Duration::from_secs(12);

@@ -3,17 +3,14 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use asya_tests::cluster::{Options, RunningCluster, State};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::process::{Signal, signal};
 
 use asya_tests::scheduling::no_measurement;
 
 use crate::own_cluster;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// An `asya-cluster run` that keeps running.
 struct Run {

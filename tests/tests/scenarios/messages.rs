@@ -19,7 +19,7 @@ use crate::{all_running, all_running_within, minimal_actor, own_cluster};
 const STEPS: usize = 5;
 const PER_STEP: usize = 200;
 /// RabbitMQ takes more than a minute to start on a busy machine.
-const SOON: Duration = Duration::from_mins(5);
+const BROKERS_BACK: Duration = Duration::from_mins(5);
 
 /// Publishes to both brokers, and retries until acknowledged.
 struct Senders {
@@ -36,7 +36,7 @@ impl Senders {
 
     async fn to_rabbitmq(&self, step: usize) -> Result<()> {
         for payload in payloads(step) {
-            let reached = eventually("RabbitMQ takes a message", SOON, async || {
+            let reached = eventually("RabbitMQ takes a message", BROKERS_BACK, async || {
                 let sent = self.rabbitmq.publish("asya", &self.names[0], &payload);
                 sent.await.map_err(NotYet::new)
             })
@@ -51,7 +51,7 @@ impl Senders {
     async fn to_sqs(&self, step: usize) -> Result<()> {
         let queue = format!("asya-{}", self.names[1]);
         for some in payloads(step).chunks(10) {
-            eventually("SQS takes messages", SOON, async || {
+            eventually("SQS takes messages", BROKERS_BACK, async || {
                 self.sqs.send(&queue, some).await.map_err(NotYet::new)
             })
             .await?;
@@ -116,11 +116,13 @@ async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
             cluster.process("rabbitmq")?.kill().await;
             cluster.process("sqs")?.signal(Signal::STOP);
             for name in &names {
-                scenario.actor_status(name, "TransportError", SOON).await?;
+                scenario
+                    .actor_status(name, "TransportError", BROKERS_BACK)
+                    .await?;
             }
             cluster.restart("rabbitmq").await?;
             cluster.process("sqs")?.signal(Signal::CONT);
-            all_running_within(scenario, &names, SOON).await
+            all_running_within(scenario, &names, BROKERS_BACK).await
         };
         tokio::try_join!(outage, senders.publish(3))?;
 

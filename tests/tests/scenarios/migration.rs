@@ -1,11 +1,9 @@
 //! Migration from a Go operator whose queue names include the namespace, rollback, and migration again
 //! (docs/migration.md).
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::crds;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -16,7 +14,6 @@ use serde_json::{Value, json};
 use crate::former::{actor, as_the_former, deployment};
 use crate::own_cluster;
 
-const SOON: Duration = Duration::from_mins(1);
 const NAME: &str = "worker";
 const MESSAGES: usize = 12;
 
@@ -38,20 +35,24 @@ fn variable(container: &Value, name: &str) -> Value {
 /// Waits until all pods use the latest template.
 async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
-    eventually(format_args!("pods with {image} run"), SOON, async || {
-        let sidecar = sidecar(scenario).await?;
-        check(sidecar["image"] == image, &sidecar["image"])?;
-        let found = deployments.get(NAME).await?;
-        let status = found.status.unwrap_or_default();
-        let seen = status.observed_generation == found.metadata.generation;
-        check(seen, "counts of another generation")?;
-        let counts = [
-            status.replicas,
-            status.updated_replicas,
-            status.ready_replicas,
-        ];
-        check(counts == [Some(2); 3], format_args!("{counts:?}"))
-    })
+    eventually(
+        format_args!("pods with {image} run"),
+        AFTER_START,
+        async || {
+            let sidecar = sidecar(scenario).await?;
+            check(sidecar["image"] == image, &sidecar["image"])?;
+            let found = deployments.get(NAME).await?;
+            let status = found.status.unwrap_or_default();
+            let seen = status.observed_generation == found.metadata.generation;
+            check(seen, "counts of another generation")?;
+            let counts = [
+                status.replicas,
+                status.updated_replicas,
+                status.ready_replicas,
+            ];
+            check(counts == [Some(2); 3], format_args!("{counts:?}"))
+        },
+    )
     .await
 }
 
@@ -60,7 +61,7 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
     let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
     let apply = ["apply", "--server-side", "--filename", crd];
     scenario.kubectl(&apply).await?;
-    crds::established(&scenario.client(), crds::ACTORS, SOON).await?;
+    crds::established(&scenario.client(), crds::ACTORS, AFTER_START).await?;
     let rabbitmq = scenario.cluster().rabbitmq()?;
     rabbitmq.declare(queue, json!({})).await?;
     for number in 0..MESSAGES {
@@ -80,7 +81,7 @@ async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
     // The Deployment's controller may write at the same time.
     eventually(
         "the former operator's write is accepted",
-        SOON,
+        AFTER_START,
         async || {
             let live = deployments.get(NAME).await?;
             theirs["metadata"]["resourceVersion"] = json!(live.resource_version());
@@ -118,7 +119,7 @@ async fn namespaced_queue_survives_migration_and_rollback() {
         let operator = Operator::install(&cluster, values).await?;
         let mut instance = operator.start("operator").await?;
         rolled(scenario, ours).await?;
-        let running = scenario.actor_status(NAME, "Running", SOON).await?;
+        let running = scenario.actor_status(NAME, "Running", AFTER_START).await?;
         assert_eq!(running.data["status"]["queue"]["name"], queue);
         assert_eq!(deployments.get(NAME).await?.uid(), made.uid());
         assert_eq!(messages().await?, wanted);
@@ -135,7 +136,7 @@ async fn namespaced_queue_survives_migration_and_rollback() {
         instance.restart().await?;
         instance.wait_ready().await?;
         rolled(scenario, ours).await?;
-        scenario.actor_status(NAME, "Running", SOON).await?;
+        scenario.actor_status(NAME, "Running", AFTER_START).await?;
         assert_eq!(deployments.get(NAME).await?.uid(), made.uid());
         assert_eq!(messages().await?, wanted);
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
@@ -18,7 +18,6 @@ use crate::admission::{gets_sidecar, pod_of};
 use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(30);
 /// A failed list is retried with backoff.
 const GRANTED: Duration = Duration::from_mins(2);
 

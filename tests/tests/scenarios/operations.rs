@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::metrics::Metrics;
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::scenario::Scenario;
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::minimal_actor;
 
-const SOON: Duration = Duration::from_secs(30);
 /// Longer than twice the chart's interval at which messages are counted.
 const COUNTED: Duration = Duration::from_secs(90);
 

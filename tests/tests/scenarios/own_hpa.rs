@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::binding::{condition, status_is};
 use crate::minimal_actor;
-use crate::scaling::SOON;
 
 /// If they contended, the number would change about once a second.
 const WATCHED: Duration = Duration::from_mins(2);
@@ -45,7 +44,7 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(1);
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", LATER).await?;
 
         let hpas = scenario.api::<HorizontalPodAutoscaler>();
         let theirs = serde_json::from_value(json!({
@@ -63,7 +62,7 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
             move |status: &Value| condition(status, "ScalingReady") == reason
         };
         let refused = told(("False", "RivalAutoscaler"));
-        let status = status_is(scenario, &name, "it is reported", SOON, refused).await?;
+        let status = status_is(scenario, &name, "it is reported", LATER, refused).await?;
         let text = status.to_string();
         for part in [
             "HorizontalPodAutoscaler theirs scales Deployment",
@@ -76,17 +75,24 @@ async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_
         actor["spec"]["workload"]["replicas"] = Value::Null;
         scenario.apply(&actor).await?;
         let left = told(("True", "ScaledByOther"));
-        status_is(scenario, &name, "it is left to it", SOON, left).await?;
+        status_is(scenario, &name, "it is left to it", LATER, left).await?;
 
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
         hpas.delete("theirs", &DeleteParams::default()).await?;
-        eventually("the actor's number counts again", SOON, async || {
+        eventually("the actor's number counts again", LATER, async || {
             let now = replicas(scenario, &name).await?;
             check(now == Some(2), format_args!("{now:?}"))
         })
         .await?;
-        status_is(scenario, &name, "nothing is reported", SOON, told(("", ""))).await?;
+        status_is(
+            scenario,
+            &name,
+            "nothing is reported",
+            LATER,
+            told(("", "")),
+        )
+        .await?;
         Ok(())
     })
     .await;

@@ -12,14 +12,11 @@ mod sidecar_remover;
 mod template;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// A user other than the owner and the operator.
 fn somebody(scenario: &Scenario) -> RecordingClient {

@@ -2,10 +2,8 @@
 
 mod races;
 
-use std::time::Duration;
-
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,10 +13,8 @@ use serde_json::{Value, json};
 
 use crate::minimal_actor;
 
-const SOON: Duration = Duration::from_secs(30);
-
 /// Waits until a condition of an actor has this reason, and returns it.
-pub(crate) async fn told(
+pub(crate) async fn condition_with_reason(
     scenario: &Scenario,
     actor: &str,
     condition: &str,
@@ -64,7 +60,7 @@ async fn foreign_deployment_of_the_name_is_neither_adopted_nor_deleted() {
             .create(&PostParams::default(), &foreign_deployment(&name)?)
             .await?;
         scenario.apply(&minimal_actor(&name)).await?;
-        let condition = told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        let condition = condition_with_reason(scenario, &name, "WorkloadReady", "NotOwned").await?;
         let message = condition["message"].as_str().unwrap_or_default();
         assert!(
             message.contains(&format!("{}/{name}", scenario.namespace())),
@@ -105,7 +101,7 @@ async fn deployment_without_an_owner_is_adopted_only_on_request() {
             .await?;
         let mut actor = minimal_actor(&name);
         scenario.apply(&actor).await?;
-        told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        condition_with_reason(scenario, &name, "WorkloadReady", "NotOwned").await?;
         actor["spec"]["adoptionPolicy"] = json!("IfUnowned");
         scenario.apply(&actor).await?;
         scenario.actor_status(&name, "Running", SOON).await?;

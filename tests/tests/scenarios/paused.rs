@@ -1,9 +1,7 @@
 //! Paused actors.
 
-use std::time::Duration;
-
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::operator::OPERATOR_AGENT;
 use asya_tests::rabbitmq::OPERATOR;
 use asya_tests::scenario::Scenario;
@@ -13,8 +11,6 @@ use serde_json::json;
 
 use crate::minimal_actor;
 use crate::scaling::condition;
-
-const SOON: Duration = Duration::from_secs(30);
 
 async fn annotate(scenario: &Scenario, actor: &str, annotation: &str) -> Result<()> {
     let kubectl = ["annotate", "--overwrite", "asya", actor, annotation];

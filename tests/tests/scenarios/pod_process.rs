@@ -1,15 +1,13 @@
 //! A message passes through runtime and sidecar, run as the operator's pods specify them.
 
 use std::path::Path;
-use std::time::Duration;
 
+use asya_tests::eventually::SOON;
 use asya_tests::pod_process::{PodProcess, Surroundings};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
 use crate::{all_running, minimal_actor};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// POD-2, POD-3, POD-5, POD-6, SC-10, SC-111
 #[tokio::test]

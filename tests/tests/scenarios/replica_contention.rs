@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::check;
 use asya_tests::eventually::eventually;
+use asya_tests::eventually::{LATER, check};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::binding::{condition, status_is};
 use crate::minimal_actor;
-use crate::scaling::SOON;
 
 /// The longest backoff delay fits twice.
 const WATCHED: Duration = Duration::from_secs(80);
@@ -53,11 +52,11 @@ async fn client_that_repeatedly_sets_replicas_is_named_and_reverted_at_increasin
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(1);
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", LATER).await?;
         let times = keeps_setting(scenario, &name, 3).await?;
         assert!((2..=MOST).contains(&times), "{times}");
         let reported = |status: &Value| condition(status, "Conflict") == ("True", "FieldConflict");
-        let status = status_is(scenario, &name, "it is reported", SOON, reported).await?;
+        let status = status_is(scenario, &name, "it is reported", LATER, reported).await?;
         let text = status["conditions"].to_string();
         for part in [
             "spec.replicas was changed",
@@ -67,12 +66,12 @@ async fn client_that_repeatedly_sets_replicas_is_named_and_reverted_at_increasin
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(condition(&status, "Ready").0, "True", "{status}");
-        scenario.event("FieldConflict", SOON).await?;
+        scenario.event("FieldConflict", LATER).await?;
 
         // A change to the actor itself is applied without backoff.
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
-        eventually("the actor's new number counts", SOON, async || {
+        eventually("the actor's new number counts", LATER, async || {
             let now = replicas(scenario, &name).await?;
             check(now == Some(2), format_args!("{now:?}"))
         })

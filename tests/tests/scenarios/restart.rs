@@ -1,9 +1,7 @@
 //! A restart with another runtime script, and with missing permissions.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -18,7 +16,6 @@ use crate::scaling::condition;
 use crate::steady::RECONCILES;
 use crate::{all_running, minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 const SCRIPT: &str = "print('another script')\n";
 /// The namespace that holds the script; it does not exist at first.
 const HOME: &str = "scripts";
@@ -73,7 +70,7 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         all_running(scenario, &names).await?;
         actors[2] = annotated(&paused, json!({"asya.sh/paused": "true"}));
         scenario.apply_all(&actors).await?;
-        eventually("one is paused and one is done", SOON, async || {
+        eventually("one is paused and one is done", AFTER_START, async || {
             let done = scenario.actors().get(&once).await?;
             let halted = scenario.actors().get(&paused).await?;
             check(
@@ -101,7 +98,7 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         let mark = audit.mark().await?;
         let second = operator.launch("second", launch).await?;
         second.wait_ready().await?;
-        eventually("the pods have the new script", SOON, async || {
+        eventually("the pods have the new script", AFTER_START, async || {
             let (hash, generation) = script_of(scenario, &always).await?;
             check(
                 hash != before.0 && generation > before.1,
@@ -139,7 +136,7 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         let home: Namespace = serde_json::from_value(json!({"metadata": {"name": HOME}}))?;
         let namespaces: Api<Namespace> = Api::all(cluster.client());
         namespaces.create(&PostParams::default(), &home).await?;
-        eventually("the script is at home", SOON, async || {
+        eventually("the script is at home", AFTER_START, async || {
             let found = script_at_home(&cluster).await.map_err(NotYet::new)?;
             let text = found.and_then(|found| found.data?.remove("asya_runtime.py"));
             check(text.as_deref() == Some(SCRIPT), format_args!("{text:?}"))
@@ -166,7 +163,7 @@ async fn lacks_a_right(scenario: &Scenario, cluster: &Cluster, operator: &Operat
     let less = roles.replace("asya-operator", &params, &less).await?;
     let user = operator.user();
     let asked = ["auth", "can-i", "list", "hpa", "--as", &user];
-    eventually("the right is gone", SOON, async || {
+    eventually("the right is gone", AFTER_START, async || {
         let answer = scenario.kubectl(&asked).await;
         check(answer.is_err(), format_args!("{answer:?}"))
     })
@@ -175,16 +172,20 @@ async fn lacks_a_right(scenario: &Scenario, cluster: &Cluster, operator: &Operat
     let third = operator.launch("third", Launch::default()).await?;
     asya_tests::install_crypto_provider();
     let url = format!("{}/readyz", third.health());
-    eventually("it says what keeps it from being ready", SOON, async || {
-        let answer = reqwest::get(&url).await.map_err(NotYet::new)?;
-        let (code, text) = (
-            answer.status().as_u16(),
-            answer.text().await.map_err(NotYet::new)?,
-        );
-        let lines: Vec<&str> = text.lines().collect();
-        let only = lines.len() == 1 && text.contains("watch HorizontalPodAutoscaler");
-        check(code >= 500 && only, format_args!("{code}: {text}"))
-    })
+    eventually(
+        "it says what keeps it from being ready",
+        AFTER_START,
+        async || {
+            let answer = reqwest::get(&url).await.map_err(NotYet::new)?;
+            let (code, text) = (
+                answer.status().as_u16(),
+                answer.text().await.map_err(NotYet::new)?,
+            );
+            let lines: Vec<&str> = text.lines().collect();
+            let only = lines.len() == 1 && text.contains("watch HorizontalPodAutoscaler");
+            check(code >= 500 && only, format_args!("{code}: {text}"))
+        },
+    )
     .await?;
     let log = log_of(cluster, &third);
     let rule = r#"{apiGroups: [\"autoscaling\"], resources: [\"horizontalpodautoscalers\"], verbs: [get, list, watch]}"#;

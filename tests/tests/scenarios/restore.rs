@@ -1,9 +1,7 @@
 //! An actor restored from a backup has a different uid than its children and its queue record.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -14,8 +12,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// The uid of the Deployment's controller.
 fn controller(deployment: &Deployment) -> Option<String> {
@@ -37,7 +33,7 @@ async fn replace(scenario: &Scenario, manifest: &Value) -> Result<(String, Strin
     let (actors, params) = (scenario.actors(), PatchParams::default());
     actors.patch(name, &params, &none).await?;
     actors.delete(name, &DeleteParams::default()).await?;
-    scenario.actor_gone(name, SOON).await?;
+    scenario.actor_gone(name, AFTER_START).await?;
     scenario.apply(manifest).await?;
     Ok((before, uid(scenario, name).await?))
 }
@@ -52,11 +48,11 @@ async fn restored_actor_adopts_its_children() {
         let operator = Operator::install(&cluster, json!({})).await?;
         let mut instance = operator.start("operator").await?;
         let manifest = minimal_actor("phoenix");
-        eventually("the CRD is served", SOON, async || {
+        eventually("the CRD is served", AFTER_START, async || {
             scenario.apply(&manifest).await.map_err(NotYet::new)
         })
         .await?;
-        scenario.actor_status("phoenix", "Running", SOON).await?;
+        scenario.actor_status("phoenix", "Running", AFTER_START).await?;
         let rabbitmq = cluster.rabbitmq()?;
         assert!(rabbitmq.publish("asya", "phoenix", "kept").await?);
 
@@ -68,7 +64,7 @@ async fn restored_actor_adopts_its_children() {
         let (before, after) = replace(scenario, &manifest).await?;
         assert_eq!(controller(&made), Some(before.clone()));
         instance.restart().await?;
-        let adopted = eventually("the Deployment is the new actor's", SOON, async || {
+        let adopted = eventually("the Deployment is the new actor's", AFTER_START, async || {
             let found = deployments.get("phoenix").await?;
             check(
                 controller(&found).as_ref() == Some(&after),
@@ -79,7 +75,7 @@ async fn restored_actor_adopts_its_children() {
         .await?;
         assert_eq!(adopted.uid(), made.uid(), "it was recreated");
         assert_eq!(adopted.metadata.owner_references.map(|all| all.len()), Some(1));
-        scenario.actor_status("phoenix", "Running", SOON).await?;
+        scenario.actor_status("phoenix", "Running", AFTER_START).await?;
 
         // An orphan of the old actor: its deletion proves that the garbage collector has run.
         let leftover: ConfigMap = serde_json::from_value(json!({"metadata": {
@@ -93,7 +89,7 @@ async fn restored_actor_adopts_its_children() {
             .create(&PostParams::default(), &leftover)
             .await?;
         cluster.restart("kube-controller-manager").await?;
-        eventually("the garbage collector has looked", SOON, async || {
+        eventually("the garbage collector has looked", AFTER_START, async || {
             let left = config_maps.get_opt("leftover").await?;
             check(left.is_none(), "what the former actor owned is there")
         })
@@ -116,7 +112,7 @@ async fn restored_actor_recognises_its_queue_at_sqs() {
         actor["spec"]["transport"] = json!("sqs");
         actor["spec"]["queue"] = json!({"deletionPolicy": "Retain"});
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", AFTER_START).await?;
         let before = uid(scenario, &name).await?;
         let (sqs, queue) = (scenario.cluster().sqs()?, format!("asya-{name}"));
         sqs.send(&queue, &["kept".to_owned()]).await?;
@@ -135,7 +131,7 @@ async fn restored_actor_recognises_its_queue_at_sqs() {
             "the queue was not retained as it was"
         );
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", AFTER_START).await?;
         assert_eq!(told().await?, uid(scenario, &name).await?);
         assert_eq!(sqs.receive_all(&queue).await?, ["kept"]);
         Ok(())

@@ -1,10 +1,8 @@
 //! Queues on transports that an actor no longer uses.
 
-use std::time::Duration;
-
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::rabbitmq::{ADMIN, RabbitMq};
 use asya_tests::scenario::Scenario;
@@ -17,7 +15,6 @@ use serde_json::{Value, json};
 use crate::steady::Writes;
 use crate::{all_running, minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 10;
 /// How many checks to wait for while a queue has messages.
 const LOOKS: usize = 3;

@@ -5,11 +5,10 @@ mod granted;
 mod users;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::audit::Write;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
@@ -21,7 +20,6 @@ use serde_json::{Value, json};
 use crate::binding::bound_actor;
 use crate::minimal_actor;
 
-const SOON: Duration = Duration::from_mins(1);
 const HOME: &str = "asya-system";
 const NAME: &str = "asya-operator";
 /// API groups of the operator's own objects; objects in other groups are targets.
@@ -60,7 +58,7 @@ async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
     let (command, named) = (bad("command", json!(["sh"])), bad("name", json!("handler")));
     for (actor, events, counted) in [(&command, 1, 0), (&named, 2, 0), (&command, 2, 1)] {
         scenario.apply(actor).await?;
-        eventually(format_args!("{events} Events"), SOON, async || {
+        eventually(format_args!("{events} Events"), AFTER_START, async || {
             let about = format!("regarding.name={name},reason=ValidationFailed");
             let list = ListParams::default().fields(&about);
             let found = scenario.api::<Event>().list(&list).await?.items;
@@ -137,7 +135,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
         writes.retain(|it| groups.contains(&&*it.group) || here(it));
         Ok(writes)
     };
-    let writes = eventually("a pod is tried", SOON, async || {
+    let writes = eventually("a pod is tried", AFTER_START, async || {
         let writes = written(audit.beginning()).await.map_err(NotYet::new)?;
         let tried = writes
             .iter()
@@ -165,9 +163,11 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         let mark = audit.mark().await?;
         let (one, other) = (scenario.name("one"), scenario.name("other"));
         scenario.apply(&with_all(&one, "StatefulSet")).await?;
-        scenario.actor_status(&one, "Running", SOON).await?;
+        scenario.actor_status(&one, "Running", AFTER_START).await?;
         scenario.apply(&with_all(&other, "Deployment")).await?;
-        scenario.actor_status(&other, "Running", SOON).await?;
+        scenario
+            .actor_status(&other, "Running", AFTER_START)
+            .await?;
         let bad = scenario.name("bad");
         cause_events(scenario, &bad).await?;
         let made = audit.writes_in(mark, scenario.namespace()).await?;
@@ -178,7 +178,7 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         scenario
             .kubectl(&["delete", "asya", &one, "--timeout=60s"])
             .await?;
-        eventually("what actors share is gone", SOON, async || {
+        eventually("what actors share is gone", AFTER_START, async || {
             let left = scenario.api::<ConfigMap>().get_opt("asya-runtime").await?;
             check(left.is_none(), "the script is there")
         })
@@ -242,7 +242,7 @@ async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
         });
         assert_eq!(granted_here, exercised);
 
-        let leases = eventually("the lease is renewed", SOON, async || {
+        let leases = eventually("the lease is renewed", AFTER_START, async || {
             let all = audit.writes_in(mark, HOME).await.map_err(NotYet::new)?;
             let leases = all.iter().filter(|write| write.resource == "leases");
             let exercised: BTreeSet<Right> = leases.flat_map(needed).collect();

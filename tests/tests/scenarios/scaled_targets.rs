@@ -8,7 +8,7 @@ mod steps;
 
 use std::time::Duration;
 
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{LATER, NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, status_is};
-use crate::scaling::{SOON, of_keda};
+use crate::scaling::of_keda;
 use crate::steady::besides_lists;
 
 /// BIND-40, SO-3
@@ -43,7 +43,7 @@ async fn create(scenario: &Scenario, name: &str, replicas: i32) -> Result<()> {
 }
 
 async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> Result<()> {
-    eventually(format_args!("{name}: {what}"), SOON, async || {
+    eventually(format_args!("{name}: {what}"), LATER, async || {
         let live = scenario.api::<Deployment>().get(name).await?;
         let now = live.spec.and_then(|spec| spec.replicas);
         check(now == Some(wanted), format_args!("{now:?}"))
@@ -75,7 +75,7 @@ async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(
 
 /// SO-7: nothing happens once earlier changes have settled.
 async fn nothing_happens(scenario: &Scenario, queue: &str) -> Result<()> {
-    eventually("the operator comes to rest", SOON, async || {
+    eventually("the operator comes to rest", LATER, async || {
         let rests = at_rest(scenario, queue, Duration::from_secs(2)).await;
         rests.map_err(NotYet::new)
     })
@@ -95,7 +95,7 @@ async fn messages_scale_a_target_from_zero_and_it_keeps_a_pod_when_scaling_ends(
             condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
                 && status["status"] == "Napping"
         };
-        let status = status_is(scenario, &name, "is scaled to zero", SOON, napping).await?;
+        let status = status_is(scenario, &name, "is scaled to zero", LATER, napping).await?;
         assert_eq!(
             (&status["scalingMode"], &status["maxReplicas"]),
             (&json!("KEDA"), &json!(3))
@@ -109,17 +109,17 @@ async fn messages_scale_a_target_from_zero_and_it_keeps_a_pod_when_scaling_ends(
         }
         let scaled_up =
             |status: &Value| status["desiredReplicas"] == 3 && status["pods"]["matched"] == 3;
-        let status = status_is(scenario, &name, "has three pods", SOON, scaled_up).await?;
+        let status = status_is(scenario, &name, "has three pods", LATER, scaled_up).await?;
         assert_eq!(status["lastScaleDirection"], "up");
         assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-        status_is(scenario, &name, "is scaled to zero again", SOON, napping).await?;
+        status_is(scenario, &name, "is scaled to zero again", LATER, napping).await?;
 
         let audit = scenario.cluster().audit();
         let mark = audit.mark().await?;
         scenario.apply(&bound_actor(&name, target)).await?;
         replicas(scenario, target, "has a pod", 1).await?;
         let off = |status: &Value| condition(status, "ScalingReady") == ("", "");
-        let status = status_is(scenario, &name, "is not scaled", SOON, off).await?;
+        let status = status_is(scenario, &name, "is not scaled", LATER, off).await?;
         assert_eq!(status["scalingMode"], "Manual");
         let user = scenario.cluster().operator_user()?;
         let writes = audit.writes_since(mark, &user).await?;
@@ -136,13 +136,13 @@ async fn messages_scale_a_target_from_zero_and_it_keeps_a_pod_when_scaling_ends(
             scenario,
             &name,
             "is scaled to zero once more",
-            SOON,
+            LATER,
             napping,
         )
         .await?;
         replicas(scenario, target, "has no pods again", 0).await?;
         scenario.kubectl(&["delete", "asya", &name]).await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, LATER).await?;
         replicas(scenario, target, "has a pod without its actor", 1).await?;
         Ok(())
     })
@@ -169,13 +169,13 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
         let refused = |status: &Value| {
             condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
         };
-        let status = status_is(scenario, &name, "has another autoscaler", SOON, refused).await?;
+        let status = status_is(scenario, &name, "has another autoscaler", LATER, refused).await?;
         assert_eq!(condition(&status, "TargetResolved"), ("True", "Resolved"));
         assert!(status.to_string().contains("HorizontalPodAutoscaler theirs already scales Deployment model"), "{status}");
         let ours = of_keda(scenario, "ScaledObject");
         assert!(ours.get_opt(&name).await?.is_none());
 
-        status_is(scenario, &name, "its pods take messages", SOON, |status| {
+        status_is(scenario, &name, "its pods take messages", LATER, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
                 && status["readyReplicas"] == 1
         })
@@ -197,7 +197,7 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
             .api::<Deployment>()
             .delete(target, &DeleteParams::default())
             .await?;
-        eventually("our ScaledObject goes with the target", SOON, async || {
+        eventually("our ScaledObject goes with the target", LATER, async || {
             let found = ours.get_opt(&name).await?;
             check(found.is_none(), "it is there")
         })
@@ -206,7 +206,7 @@ async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
 
         // Its ScaledObject is created as soon as KEDA has removed its finalizer from the earlier one.
         create(scenario, target, 1).await?;
-        eventually("the next target is scaled", SOON, async || {
+        eventually("the next target is scaled", LATER, async || {
             let found = ours.get_opt(&name).await?;
             check(found.is_some(), "there is none")
         })

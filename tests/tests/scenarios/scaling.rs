@@ -1,9 +1,7 @@
 //! Actors that scale by queue depth, with KEDA and the HPA controller.
 
-use std::time::Duration;
-
 use asya_shared::scaling::hpa_name;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -18,9 +16,6 @@ use serde_json::{Value, json};
 
 use crate::minimal_actor;
 use crate::steady::late_pods;
-
-/// KEDA polls queues every second, the HPA controller evaluates metrics every 15 s.
-pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// An actor that requests one pod per 5 messages, polled every second.
 fn scaled_actor(name: &str) -> Value {
@@ -51,9 +46,14 @@ pub(crate) fn condition(actor: &DynamicObject, kind: &str) -> (String, String, S
 }
 
 /// Waits until a condition has this reason.
-async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Result<DynamicObject> {
+async fn actor_with_reason(
+    scenario: &Scenario,
+    actor: &str,
+    kind: &str,
+    reason: &str,
+) -> Result<DynamicObject> {
     let what = format!("{kind} of {actor} is {reason}");
-    eventually(what, SOON, async || {
+    eventually(what, LATER, async || {
         let found = scenario.actors().get(actor).await?;
         let is = condition(&found, kind);
         check(is.1 == reason, &found.data["status"])?;
@@ -72,8 +72,9 @@ async fn rabbitmq_messages_scale_an_actor_from_zero_and_it_is_scaled_to_zero_whe
         let audit = scenario.cluster().audit();
         let mark = audit.mark().await?;
         scenario.apply(&scaled_actor(&name)).await?;
-        scenario.actor_status(&name, "Napping", SOON).await?;
-        let napping = told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        scenario.actor_status(&name, "Napping", LATER).await?;
+        let napping =
+            actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         assert_eq!(condition(&napping, "Ready").0, "True");
         let status = &napping.data["status"];
         assert_eq!(
@@ -116,7 +117,7 @@ async fn rabbitmq_messages_scale_an_actor_from_zero_and_it_is_scaled_to_zero_whe
         for number in 0..12 {
             assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
         }
-        eventually("three pods run", SOON, async || {
+        eventually("three pods run", LATER, async || {
             let status = scenario.actors().get(&name).await?.data["status"].clone();
             let is = (&status["status"], &status["readyReplicas"]);
             check(is == (&json!("Running"), &json!(3)), &status)
@@ -125,11 +126,11 @@ async fn rabbitmq_messages_scale_an_actor_from_zero_and_it_is_scaled_to_zero_whe
         let scaled_up = scenario.actors().get(&name).await?;
         assert_eq!(scaled_up.data["status"]["lastScaleDirection"], "up");
         assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-        let scaled_down = scenario.actor_status(&name, "Napping", SOON).await?;
+        let scaled_down = scenario.actor_status(&name, "Napping", LATER).await?;
         assert_eq!(scaled_down.data["status"]["lastScaleDirection"], "down");
 
         scenario.kubectl(&["delete", "asya", &name]).await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, LATER).await?;
         for kind in ["ScaledObject", "TriggerAuthentication"] {
             let left = of_keda(scenario, kind).list(&ListParams::default()).await?;
             assert!(left.items.is_empty(), "{kind}: {left:?}");
@@ -157,7 +158,8 @@ async fn sqs_messages_scale_a_stateful_set_from_zero() {
         actor["spec"]["transport"] = json!("sqs");
         actor["spec"]["workload"]["kind"] = json!("StatefulSet");
         scenario.apply(&actor).await?;
-        let napping = told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        let napping =
+            actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         let hpas = scenario.api::<HorizontalPodAutoscaler>();
         let labels = hpas.get(&hpa_name(&name)).await?.metadata.labels;
         let label = labels
@@ -169,13 +171,13 @@ async fn sqs_messages_scale_a_stateful_set_from_zero() {
         let (sqs, queue) = (scenario.cluster().sqs()?, format!("asya-{name}"));
         let messages: Vec<String> = (0..7).map(|number| number.to_string()).collect();
         sqs.send(&queue, &messages).await?;
-        eventually("two pods run", SOON, async || {
+        eventually("two pods run", LATER, async || {
             let status = scenario.actors().get(&name).await?.data["status"].clone();
             check(status["readyReplicas"] == 2, &status)
         })
         .await?;
         sqs.purge(&queue).await?;
-        scenario.actor_status(&name, "Napping", SOON).await?;
+        scenario.actor_status(&name, "Napping", LATER).await?;
         Ok(())
     })
     .await;
@@ -189,12 +191,12 @@ async fn enabling_scaling_keeps_replicas_and_disabling_resets_them() {
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", LATER).await?;
 
         let mut scaled = actor.clone();
         scaled["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 2, "maxReplicas": 4});
         scenario.apply(&scaled).await?;
-        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         let deployments = scenario.api::<Deployment>();
         let live = deployments.get(&name).await?;
         assert_eq!(live.spec.and_then(|spec| spec.replicas), Some(2));
@@ -211,7 +213,7 @@ async fn enabling_scaling_keeps_replicas_and_disabling_resets_them() {
             .patch_scale(&name, &PatchParams::default(), &three)
             .await?;
         scenario.apply(&actor).await?;
-        eventually("two pods again, and nobody scales", SOON, async || {
+        eventually("two pods again, and nobody scales", LATER, async || {
             let live = deployments.get(&name).await?;
             let replicas = live.spec.and_then(|spec| spec.replicas);
             check(replicas == Some(2), format_args!("{replicas:?}"))?;
@@ -225,7 +227,7 @@ async fn enabling_scaling_keeps_replicas_and_disabling_resets_them() {
         })
         .await?;
         for kind in ["ScaledObject", "TriggerAuthentication"] {
-            eventually(format_args!("no {kind}"), SOON, async || {
+            eventually(format_args!("no {kind}"), LATER, async || {
                 let left = of_keda(scenario, kind).list(&ListParams::default()).await?;
                 check(left.items.is_empty(), format_args!("{left:?}"))
             })
@@ -248,15 +250,15 @@ async fn other_autoscaler_is_named_and_replaced_once_deleted() {
         }))?;
         hpas.create(&PostParams::default(), &autoscaler).await?;
         scenario.apply(&scaled_actor(&name)).await?;
-        let refused = told(scenario, &name, "ScalingReady", "RivalAutoscaler").await?;
+        let refused = actor_with_reason(scenario, &name, "ScalingReady", "RivalAutoscaler").await?;
         let text = condition(&refused, "ScalingReady").2;
         assert!(text.contains("HorizontalPodAutoscaler rival"), "{text}");
-        scenario.actor_status(&name, "ScalingError", SOON).await?;
+        scenario.actor_status(&name, "ScalingError", LATER).await?;
         let none = of_keda(scenario, "ScaledObject").get_opt(&name).await?;
         assert!(none.is_none(), "{none:?}");
 
         hpas.delete("rival", &DeleteParams::default()).await?;
-        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         Ok(())
     })
     .await;
@@ -268,7 +270,7 @@ async fn drift_of_keda_objects_is_repaired_and_foreign_fields_stay() {
     Scenario::run("scaling-drift", async |scenario| {
         let name = scenario.name("drift");
         scenario.apply(&scaled_actor(&name)).await?;
-        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         let scaled_objects = of_keda(scenario, "ScaledObject");
         let change = json!({
             "metadata": {"annotations": {"autoscaling.keda.sh/paused": "true"}, "labels": {"team": "nlp"}},
@@ -282,7 +284,7 @@ async fn drift_of_keda_objects_is_repaired_and_foreign_fields_stay() {
         authentications.delete(&authentication, &DeleteParams::default()).await?;
         let settings = scenario.api::<ConfigMap>();
         settings.delete("asya-transport-rabbitmq", &DeleteParams::default()).await?;
-        eventually("all is as it was", SOON, async || {
+        eventually("all is as it was", LATER, async || {
             let found = scaled_objects.get(&name).await?;
             check(found.data["spec"]["maxReplicaCount"] == 3, &found.data)?;
             settings.get("asya-transport-rabbitmq").await?;
@@ -314,7 +316,7 @@ async fn service_account_exists_while_the_actor_has_a_role() {
         actor["metadata"]["annotations"] =
             json!({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"});
         scenario.apply(&actor).await?;
-        let refused = told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        let refused = actor_with_reason(scenario, &name, "WorkloadReady", "NotOwned").await?;
         let text = condition(&refused, "WorkloadReady").2;
         assert!(
             text.contains(&format!(
@@ -328,7 +330,7 @@ async fn service_account_exists_while_the_actor_has_a_role() {
         // Any change to the actor triggers a reconcile, otherwise it takes up to half a minute.
         actor["spec"]["timeout"] = json!({"processing": 100});
         scenario.apply(&actor).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", LATER).await?;
         let made = accounts.get(&account).await?;
         let role = made.metadata.annotations.unwrap_or_default();
         assert_eq!(
@@ -343,14 +345,14 @@ async fn service_account_exists_while_the_actor_has_a_role() {
         assert_eq!(used().await?, Some(account.clone()));
 
         accounts.delete(&account, &DeleteParams::default()).await?;
-        eventually("it comes back", SOON, async || {
+        eventually("it comes back", LATER, async || {
             accounts.get(&account).await?;
             Ok(())
         })
         .await?;
         let key = "eks.amazonaws.com/role-arn-";
         scenario.kubectl(&["annotate", "asya", &name, key]).await?;
-        eventually("it is gone", SOON, async || {
+        eventually("it is gone", LATER, async || {
             let left = accounts.get_opt(&account).await?;
             check(left.is_none(), "it is there")
         })
@@ -387,12 +389,12 @@ async fn children_keep_scaling_if_their_actor_is_deleted_with_propagation_policy
 async fn keep_scaling(scenario: &Scenario, actor: &Value, cascade: &str) -> Result<()> {
     let name = actor["metadata"]["name"].as_str().unwrap_or_default();
     scenario.apply(actor).await?;
-    told(scenario, name, "ScalingReady", "ScaledObjectReady").await?;
+    actor_with_reason(scenario, name, "ScalingReady", "ScaledObjectReady").await?;
     let cascade = format!("--cascade={cascade}");
     scenario
         .kubectl(&["delete", "asya", name, &cascade])
         .await?;
-    scenario.actor_gone(name, SOON).await?;
+    scenario.actor_gone(name, LATER).await?;
 
     let deployment = scenario.api::<Deployment>().get(name).await?.metadata;
     let scaled_object = of_keda(scenario, "ScaledObject").get(name).await?;
@@ -412,7 +414,7 @@ async fn keep_scaling(scenario: &Scenario, actor: &Value, cascade: &str) -> Resu
     }
     let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
     assert!(rabbitmq.publish("", &queue, "one").await?, "no queue");
-    eventually("KEDA continues", SOON, async || {
+    eventually("KEDA continues", LATER, async || {
         let live = scenario.api::<Deployment>().get(name).await?;
         let replicas = live.spec.and_then(|spec| spec.replicas);
         check(replicas == Some(1), format_args!("{replicas:?}"))
@@ -429,10 +431,10 @@ async fn changed_kind_keeps_scaling_and_the_old_workload_is_deleted() {
         let name = scenario.name("kind");
         let mut actor = scaled_actor(&name);
         scenario.apply(&actor).await?;
-        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        actor_with_reason(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
         actor["spec"]["workload"]["kind"] = json!("StatefulSet");
         scenario.apply(&actor).await?;
-        eventually("the StatefulSet is what KEDA scales", SOON, async || {
+        eventually("the StatefulSet is what KEDA scales", LATER, async || {
             let found = of_keda(scenario, "ScaledObject").get(&name).await?;
             let target = &found.data["spec"]["scaleTargetRef"]["kind"];
             check(target == "StatefulSet", target)?;
@@ -442,7 +444,7 @@ async fn changed_kind_keeps_scaling_and_the_old_workload_is_deleted() {
         .await?;
         let rabbitmq = scenario.cluster().rabbitmq()?;
         assert!(rabbitmq.publish("", &format!("asya-{name}"), "one").await?);
-        let running = scenario.actor_status(&name, "Running", SOON).await?;
+        let running = scenario.actor_status(&name, "Running", LATER).await?;
         assert_eq!(running.data["status"]["workloadRef"]["kind"], "StatefulSet");
         Ok(())
     })
@@ -475,10 +477,10 @@ async fn objects_never_adopted_survive_the_actor() {
         let mut actor = minimal_actor(&name);
         actor["spec"]["adoptionPolicy"] = json!("IfUnowned");
         scenario.apply(&actor).await?;
-        told(scenario, &name, "WorkloadReady", "ReconcileError").await?;
+        actor_with_reason(scenario, &name, "WorkloadReady", "ReconcileError").await?;
 
         scenario.kubectl(&["delete", "asya", &name]).await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, LATER).await?;
         let left = deployments.get(&name).await?.metadata;
         assert_eq!(left.deletion_timestamp, None);
         let left = scaled_objects.get(&name).await?.metadata;

@@ -1,10 +1,8 @@
 //! A second SIGTERM ends a program that is still shutting down.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::counting_proxy::CountingProxy;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
@@ -13,8 +11,6 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// Sends SIGTERM twice. A program that has finished its work exits with 0, one that must abandon it exits with 1.
 async fn terminate_twice(instance: &Instance) -> Result<Option<i32>> {

@@ -1,10 +1,10 @@
 //! Actors with queues on SQS.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::scenario::Scenario;
 use asya_tests::sqs::Sqs;
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use crate::binding::{condition, status_is};
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 1000;
 
 fn actor(name: &str, processing: u32) -> Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -11,8 +11,6 @@ use serde_json::json;
 
 use crate::minimal_actor;
 use crate::steady::{late_actors, late_pods};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// API-4, API-9, FIN-1, FIN-2, QUE-1, QUE-2, RMQ-3, RMQ-4, RUN-2, POD-1
 #[tokio::test]

@@ -19,7 +19,7 @@ mod unready;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::eventually;
+use asya_tests::eventually::{SOON, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -31,7 +31,6 @@ use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
 
-const SOON: Duration = Duration::from_secs(30);
 /// BIND-40, RES-6
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
 /// Permissions are checked again every 30 seconds.

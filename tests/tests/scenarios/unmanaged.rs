@@ -1,17 +1,14 @@
 //! Queues that the operator does not manage.
 
-use std::time::Duration;
-
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::SOON;
 use asya_tests::operator::{OPERATOR_AGENT, Operator};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use crate::ownership::told;
+use crate::ownership::condition_with_reason;
 use crate::scaling::condition;
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// QUE-4, QUE-5, QUE-12, FIN-4
 #[tokio::test]
@@ -62,7 +59,7 @@ async fn user_managed_queue_is_awaited_and_never_written() {
         let mut actor = minimal_actor(&name);
         actor["spec"]["transport"] = json!("theirs");
         scenario.apply(&actor).await?;
-        let told = told(scenario, &name, "TransportReady", "QueueMissing").await?;
+        let told = condition_with_reason(scenario, &name, "TransportReady", "QueueMissing").await?;
         let text = told["message"].as_str().unwrap_or_default();
         assert!(
             text.contains(&queue) && text.contains("autoCreate"),

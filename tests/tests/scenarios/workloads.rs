@@ -1,9 +1,7 @@
 //! Workloads of both kinds, changes from one kind to the other, and workloads that the Go operator left.
 
-use std::time::Duration;
-
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,8 +9,6 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::{all_running, minimal_actor};
-
-const SOON: Duration = Duration::from_secs(30);
 
 fn stateful(name: &str, replicas: i32) -> Value {
     let mut actor = minimal_actor(name);

@@ -1,5 +1,6 @@
 //! Timed tests, which run one at a time after the others.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use asya_tests::error::Result;
@@ -146,8 +147,11 @@ async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<(
 
 /// As `hexdigest` of Python.
 fn sha256(text: impl AsRef<[u8]>) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::new();
+    for byte in Sha256::digest(text) {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 /// SC-85

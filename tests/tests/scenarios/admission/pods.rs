@@ -72,7 +72,7 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
 }
 
 /// Waits for an Event with this reason about an object of this kind.
-async fn told(scenario: &Scenario, reason: &str, kind: &str) -> Result<()> {
+async fn event_exists(scenario: &Scenario, reason: &str, kind: &str) -> Result<()> {
     let selector = format!("--field-selector=reason={reason},involvedObject.kind={kind}");
     eventually(
         format!("an Event {reason} about {kind}"),
@@ -152,7 +152,7 @@ async fn are_reported(scenario: &Scenario) -> Result<()> {
         ("InjectionSkipped", "AsyncActor"),
         ("InjectionSkipped", "ReplicaSet"),
     ] {
-        told(scenario, reason, kind).await?;
+        event_exists(scenario, reason, kind).await?;
     }
     // The ReplicaSet gets the Event as well.
     let sets = scenario.api::<ReplicaSet>();

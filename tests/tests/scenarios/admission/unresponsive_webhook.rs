@@ -23,7 +23,7 @@ use crate::binding::bound_actor;
 use crate::own_cluster;
 
 /// CFG-9. Also the limit for what CFG-2 requires within 2 s of a webhook that responds.
-const SOON: Duration = Duration::from_secs(5);
+const RESTORED: Duration = Duration::from_secs(5);
 const HOME: &str = "asya-system";
 const VERIFIED: usize = 3;
 /// Dry runs of these last until the API server's timeout, and there are more than run at a time (SAFE-9).
@@ -179,7 +179,7 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         let (user, audit) = (stage.operator.user(), stage.cluster.audit());
         let mark = audit.mark().await?;
         apply(scenario, &actors(scenario, "unverified", UNVERIFIED, true)).await?;
-        let all = entries_are(scenario, "each has its entry", SOON, |all| {
+        let all = entries_are(scenario, "each has its entry", RESTORED, |all| {
             all.len() == before.len() + UNVERIFIED
         })
         .await?;
@@ -192,19 +192,19 @@ async fn webhook_that_never_answers_does_not_delay_the_entries_of_bindings() {
         .await?;
 
         delete_one_that_fails(scenario).await?;
-        entries_are(scenario, "the deleted entry is restored", SOON, |now| {
+        entries_are(scenario, "the deleted entry is restored", RESTORED, |now| {
             *now == all
         })
         .await?;
 
         apply(scenario, &actors(scenario, "next", 1, true)).await?;
-        let more = entries_are(scenario, "another binding has its entry", SOON, |now| {
+        let more = entries_are(scenario, "another binding has its entry", RESTORED, |now| {
             now.len() == all.len() + 1
         })
         .await?;
 
         apply(scenario, &actors(scenario, "verified", 1, false)).await?;
-        let fewer = entries_are(scenario, "it no longer fails closed", SOON, |now| {
+        let fewer = entries_are(scenario, "it no longer fails closed", RESTORED, |now| {
             failing(now) == VERIFIED - 1
         })
         .await?;

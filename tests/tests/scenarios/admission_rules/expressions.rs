@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use asya_shared::admission::{Endpoint, EntryBinding, EntrySettings, OwnerRole, Policy, mutating};
 use asya_shared::resolve::{GroupKind, Integration, OwnerRule, PodMatch, Selector};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use futures::StreamExt;
@@ -14,8 +14,6 @@ use k8s_openapi::api::admissionregistration::v1::{MatchCondition, MutatingWebhoo
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-
-use super::SOON;
 
 const PODS: usize = 2_000;
 /// Overrides the number of pods, [`PODS`].

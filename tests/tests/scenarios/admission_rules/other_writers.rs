@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, always, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, always, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{SOON, Stage, VALIDATOR};
+use super::{Stage, VALIDATOR};
 use crate::own_cluster;
 use crate::steady::Writes;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::counting_proxy::CountingProxy;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{AFTER_START, check, eventually};
 use asya_tests::operator::{Launch, Operator};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Event;
@@ -16,7 +16,6 @@ use serde_json::json;
 use crate::binding::{bound_actor, condition, status_is};
 use crate::own_cluster;
 
-const SOON: Duration = Duration::from_mins(1);
 const CUTS: usize = 4;
 /// Warnings about pods, Events of `StatefulSet`s that may not create pods, and, while a binding exists, of rejected
 /// pods.
@@ -58,7 +57,7 @@ fn reads(proxy: &CountingProxy, watches: bool) -> BTreeMap<String, usize> {
 
 async fn versions_are_read(proxy: &CountingProxy, each: u32) -> Result<()> {
     let times = usize::try_from(each).unwrap_or(usize::MAX) * SELECTORS;
-    let within = SOON + REFRESHED * each;
+    let within = AFTER_START + REFRESHED * each;
     eventually("versions of Events are read", within, async || {
         let read = all_reads(proxy, false).get("").copied().unwrap_or(0);
         check(read >= times, read)
@@ -68,7 +67,7 @@ async fn versions_are_read(proxy: &CountingProxy, each: u32) -> Result<()> {
 
 /// Waits until every watch has been reopened once.
 async fn watches_are_open(proxy: &CountingProxy, before: &BTreeMap<String, usize>) -> Result<()> {
-    eventually("Events are watched again", SOON, async || {
+    eventually("Events are watched again", AFTER_START, async || {
         let watched = reads(proxy, true);
         let again = watched
             .iter()
@@ -94,7 +93,7 @@ async fn events_are_listed_once_however_often_their_watches_are_cut() {
         instance.wait_ready().await?;
         let name = scenario.name("alone");
         scenario.apply(&bound_actor(&name, "nothing")).await?;
-        status_is(scenario, &name, "its target is missing", SOON, |status| {
+        status_is(scenario, &name, "its target is missing", AFTER_START, |status| {
             condition(status, "TargetResolved").1 == "TargetNotFound"
         })
         .await?;
@@ -124,7 +123,7 @@ async fn events_are_listed_once_however_often_their_watches_are_cut() {
         }))?;
         let events = scenario.api::<Event>();
         events.create(&PostParams::default(), &event).await?;
-        eventually("the Event arrives", SOON, async || {
+        eventually("the Event arrives", AFTER_START, async || {
             let now = received().await?;
             check(now > before, format_args!("{now:?}"))
         })

@@ -19,7 +19,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{SOON, Stage, names};
+use super::{REPAIRED, Stage, names};
 
 /// Validity periods short enough to expire during a test.
 const SHORT: [&str; 3] = [
@@ -46,7 +46,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
         .delete(super::SECRET, &DeleteParams::default())
         .await?;
     let instance = stage.start("rotating", &SHORT).await?;
-    stage.replica.trust(told(stage).await?);
+    stage.replica.trust(trusted_by_webhook(stage).await?);
     let (mut served, mut new) = (HashSet::new(), BTreeSet::<Fingerprint>::new());
     let (mut handshakes, started) = (0, Instant::now());
     let mut pace = tokio::time::interval(PACE);
@@ -55,7 +55,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
         assert!(started.elapsed() < Duration::from_mins(2), "{new:?}");
         if bundle.read.elapsed() > LATE {
             bundle = Bundle::read(stage).await?;
-            stage.replica.trust(told(stage).await?);
+            stage.replica.trust(trusted_by_webhook(stage).await?);
             new.extend(bundle.fingerprints.iter().filter(|it| !before.contains(it)));
         }
         let leaf = handshake(port, &name, &bundle).await;
@@ -78,7 +78,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
 
 /// Waits until the configurations trust the Secret's CAs and the replicas have been informed.
 pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
-    eventually("every caBundle is the Secret's", SOON, async || {
+    eventually("every caBundle is the Secret's", REPAIRED, async || {
         let held = stage.secret().await?.parsed().cas;
         let held: BTreeSet<_> = held.iter().map(|it| it.fingerprint).collect();
         let applied = Bundle::read(stage)
@@ -87,7 +87,7 @@ pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
             .into_iter()
             .collect();
         check(held == applied, format_args!("{held:?} {applied:?}"))?;
-        let told = told(stage).await.map_err(NotYet::new)?;
+        let told = trusted_by_webhook(stage).await.map_err(NotYet::new)?;
         check(told == Trusted::These(held), format_args!("{told:?}"))
     })
     .await
@@ -118,7 +118,7 @@ impl Bundle {
 }
 
 /// The fingerprints that the controller publishes to the replicas.
-async fn told(stage: &Stage) -> Result<Trusted> {
+async fn trusted_by_webhook(stage: &Stage) -> Result<Trusted> {
     let (client, namespace) = (stage.cluster.client(), stage.operator.namespace());
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
     let map = maps.get("asya-operator-webhook-facts").await?;

@@ -2,13 +2,14 @@
 
 use asya_tests::Result;
 use asya_tests::error::Error;
+use asya_tests::eventually::SOON;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::json;
 
-use super::{SOON, asya};
+use super::asya;
 use crate::minimal_actor;
 
 const MARKER: &str = "hunter2-of-the-bundle";

@@ -206,7 +206,7 @@ fn deployment(name: &str, replicas: i32) -> Result<Value> {
 }
 
 /// Waits until these actors have these reasons of a condition, this many ready pods, and these numbers of messages.
-async fn told(scenario: &Scenario, expected: &[(&str, &str, &str, &str)]) -> Result<()> {
+async fn reasons_are(scenario: &Scenario, expected: &[(&str, &str, &str, &str)]) -> Result<()> {
     for (name, kind, reason, ready) in expected {
         eventually(format_args!("{name} is {reason}"), 2 * MINUTE, async || {
             let text = kubectl(scenario, &["get", "asya", name, "-o", "json"]).await;
@@ -306,7 +306,7 @@ async fn actors(author: &mut Author<'_>) -> Result<()> {
         ("chat", "TransportReady", "InvalidTransport", ""),
         ("resize", "WorkloadReady", "PodsReady", "1/1"),
     ];
-    told(scenario, &expected).await?;
+    reasons_are(scenario, &expected).await?;
     author.shows("status", 1, &["status", "-o", "wide"]).await?;
     author.shows("status-page", 1, &["status", "embed"]).await?;
     author.shows("trace", 0, &["trace", "resize"]).await?;

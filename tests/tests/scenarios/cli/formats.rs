@@ -2,11 +2,12 @@
 //! letters. `bundle`, `completion` and `man` write files and scripts, and have no output formats.
 
 use asya_tests::Result;
+use asya_tests::eventually::SOON;
 use asya_tests::scenario::Scenario;
 use serde_json::Value;
 
 use super::preview::written;
-use super::{SOON, asya, bound};
+use super::{asya, bound};
 use crate::binding::bound_actor;
 use crate::minimal_actor;
 

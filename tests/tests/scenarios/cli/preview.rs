@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::error::Error;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Ended, SOON, asya};
+use super::{Ended, asya};
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::minimal_actor;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::error::Error;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::operator::{Operator, default_values};
 use asya_tests::rabbitmq::RabbitMq;
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use super::terminal::{Terminal, fits, fits_at};
-use super::{Ended, SOON, asya, restricted};
+use super::{Ended, asya, restricted};
 use crate::{all_running, minimal_actor, own_cluster};
 
 /// Runs the program, which must exit with this code.

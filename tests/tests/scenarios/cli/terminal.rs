@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use asya_tests::Result;
 use asya_tests::error::Error;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use asya_tests::operator::bin_folder;
 use asya_tests::scenario::Scenario;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +17,7 @@ use serde_json::json;
 use unicode_width::UnicodeWidthStr;
 
 use super::preview::written;
-use super::{MINUTE, SOON, asya, bound, patience};
+use super::{MINUTE, asya, bound, patience};
 use crate::binding::bound_actor;
 use crate::minimal_actor;
 

@@ -1,10 +1,11 @@
 //! Drained actors on SQS, whose message counts are approximate.
 
+use asya_tests::eventually::AFTER_START;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
-use super::{EMPTIED, MESSAGES, SOON, delete, minimal_actor, waits};
+use super::{EMPTIED, MESSAGES, delete, minimal_actor, waits};
 use crate::binding::{condition, status_is};
 
 /// QUE-40, QUE-42
@@ -20,7 +21,7 @@ async fn sqs_actors_are_deleted_after_two_empty_counts() {
             actor["spec"]["transport"] = json!("sqs");
             actor["spec"]["queue"] = json!({"deletionPolicy": policy});
             scenario.apply(&actor).await?;
-            scenario.actor_status(name, "Running", SOON).await?;
+            scenario.actor_status(name, "Running", AFTER_START).await?;
             sqs.send(&format!("asya-{name}"), &messages).await?;
             delete(scenario, name).await?;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::audit::Mark;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::reverter::Reverter;
 use asya_tests::owners::{Kind, Owner, RecordingClient};
@@ -19,7 +19,7 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::argo::manifest;
-use super::{SOON, edit, somebody};
+use super::{edit, somebody};
 use crate::binding::{condition, status_is};
 
 /// How often an owner reconciles.

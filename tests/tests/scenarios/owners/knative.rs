@@ -1,7 +1,7 @@
 //! The simulators of Knative (SIM-4).
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::knative::{
     CONFIGURATION, Knative, Kpa, REVISION, Release, SERVICE, deployment_of, service,
 };
@@ -9,7 +9,7 @@ use asya_tests::owners::{Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
-use super::{ALL, SOON, add_foreign_entries, all_but, edit, left, owner_of, somebody};
+use super::{ALL, add_foreign_entries, all_but, edit, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 const TAKEN_BACK: [&str; 2] = ["container", "volume"];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_shared::admission::required_entry_name;
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::Kind;
 use asya_tests::owners::sidecar_remover::{Reinvoked, SidecarRemover};
 use asya_tests::scenario::Scenario;
@@ -15,7 +15,7 @@ use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::conflicts::has_sidecar;
-use super::{SOON, somebody};
+use super::somebody;
 use crate::admission::{gets_sidecar, pod_of};
 use crate::binding::{bound_actor, condition, model, status_is};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_shared::names::annotation;
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::kaito::{WORKSPACE, workspace};
 use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::argo::manifest;
 use super::conflicts::{GIVEN_UP, conflict};
-use super::{SOON, edit, somebody};
+use super::{edit, somebody};
 use crate::binding::{bound_actor, condition, status_is};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;

@@ -4,7 +4,7 @@ use asya_shared::names::MANAGED_BY;
 use asya_shared::scaling::trigger_authentication_name;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::counting_proxy::CountingProxy;
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{NotYet, SOON, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{SOON, foreign_deployment, told};
+use super::{condition_with_reason, foreign_deployment};
 use crate::{api, minimal_actor, own_cluster};
 
 /// An object that another writer creates first, the end of its request path, and the condition that must report it.
@@ -85,7 +85,7 @@ async fn object_replaced_just_before_an_update_is_left_alone() {
         let made = deployments.create(&new, &theirs).await?;
         drop(ours);
 
-        told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        condition_with_reason(scenario, &name, "WorkloadReady", "NotOwned").await?;
         let found = deployments.get(&name).await?;
         assert_eq!(found.metadata.uid, made.metadata.uid);
         assert_eq!(found.spec, made.spec);
@@ -129,7 +129,7 @@ async fn object_created_just_before_ours_is_left_alone() {
             let made = objects.create(&PostParams::default(), &object).await?;
             drop(ours);
 
-            told(scenario, &name, condition, "NotOwned").await?;
+            condition_with_reason(scenario, &name, condition, "NotOwned").await?;
             let found = objects.get(taken).await?;
             assert_eq!(found.metadata.uid, made.metadata.uid);
             let managers = found.metadata.managed_fields.unwrap_or_default();

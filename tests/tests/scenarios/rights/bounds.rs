@@ -1,10 +1,8 @@
 //! What RBAC or the admission guard denies to the operator's account.
 
-use std::time::Duration;
-
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
@@ -15,7 +13,6 @@ use serde_json::json;
 use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_mins(1);
 const CONTROLLER: &str = "system:serviceaccount:asya-system:asya-operator";
 
 /// Runs kubectl with the controller's permissions; returns its output or the error.
@@ -30,7 +27,7 @@ async fn as_controller(scenario: &Scenario, args: &[&str]) -> Result<String> {
 async fn controller_cannot_write_to_system_namespaces_or_create_real_pods() {
     Scenario::run("guard", async |scenario| {
         let pod = ["run", "probe", "--image=probe"];
-        eventually("a real pod is refused", SOON, async || {
+        eventually("a real pod is refused", AFTER_START, async || {
             let answer = as_controller(scenario, &pod).await.map_err(NotYet::new)?;
             check(answer.contains("only as dry runs"), answer)
         })
@@ -72,16 +69,20 @@ async fn roles_in_the_watched_namespaces_are_enough() {
 
         let own = scenario.name("own");
         scenario.apply(&minimal_actor(&own)).await?;
-        scenario.actor_status(&own, "Running", SOON).await?;
+        scenario.actor_status(&own, "Running", AFTER_START).await?;
         let deployments = scenario.api::<Deployment>();
         deployments
             .create(&PostParams::default(), &model("model", 2)?)
             .await?;
         let bound = scenario.name("bound");
         scenario.apply(&bound_actor(&bound, "model")).await?;
-        status_is(scenario, &bound, "its pods are injected", SOON, |status| {
-            status["pods"]["injected"] == 2 && status["pods"]["matched"] == 2
-        })
+        status_is(
+            scenario,
+            &bound,
+            "its pods are injected",
+            AFTER_START,
+            |status| status["pods"]["injected"] == 2 && status["pods"]["matched"] == 2,
+        )
         .await?;
         for actor in [&own, &bound] {
             scenario

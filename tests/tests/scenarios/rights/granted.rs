@@ -177,7 +177,7 @@ async fn installed(scenario: &Scenario, chart: &Path, column: &str) -> Result<Ve
 }
 
 /// A program's table on the page: the row of each resource.
-fn told(program: &str) -> BTreeMap<String, (Row, String)> {
+fn documented_rights(program: &str) -> BTreeMap<String, (Row, String)> {
     let heading = format!("### Rights of `{program}`\n");
     let (_, section) = PAGE
         .split_once(&heading)
@@ -234,7 +234,7 @@ async fn security_page_lists_the_rights_of_both_programs() {
         }
         let mut wrong = Vec::new();
         for (number, program) in PROGRAMS.into_iter().enumerate() {
-            let told = told(program);
+            let told = documented_rights(program);
             let mut all: BTreeSet<&String> = told.keys().collect();
             all.extend(columns.iter().flat_map(|it| it[number].keys()));
             let mut is_so = BTreeMap::new();

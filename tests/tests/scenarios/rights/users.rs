@@ -1,17 +1,13 @@
 //! What users with the cluster's built-in roles may do with actors.
 
-use std::time::Duration;
-
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
-
-const SOON: Duration = Duration::from_mins(1);
 
 /// A user with one of the cluster's roles in the scenario's namespace.
 struct User<'a> {
@@ -26,7 +22,7 @@ impl User<'_> {
         let bind = ["create", "rolebinding", role, &role_flag, &user];
         self.scenario.kubectl(&bind).await?;
         // The controller manager aggregates roles with a short delay.
-        eventually(format_args!("{role} can list"), SOON, async || {
+        eventually(format_args!("{role} can list"), AFTER_START, async || {
             self.kubectl(&["get", "asya"]).await.map_err(NotYet::new)
         })
         .await
@@ -99,7 +95,7 @@ async fn edit_may_write_actors_but_not_their_status_and_view_may_only_read() {
 
         view.is_denied(&[create]).await?;
         edit.kubectl(create).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.actor_status(&name, "Running", AFTER_START).await?;
         for user in [&edit, &view] {
             let read = ["get", "asya", &name, "--output=jsonpath={.status.status}"];
             assert_eq!(user.kubectl(&read).await?, "Running", "{}", user.role);
@@ -118,7 +114,7 @@ async fn edit_may_write_actors_but_not_their_status_and_view_may_only_read() {
         let found = scenario.actors().get(&name).await?;
         assert_eq!(found.data["spec"]["timeout"]["processing"], 77);
         edit.kubectl(delete).await?;
-        scenario.actor_gone(&name, SOON).await?;
+        scenario.actor_gone(&name, AFTER_START).await?;
 
         let elsewhere: &[&str] = &["get", "asya", "--namespace=default"];
         edit.is_denied(&[elsewhere]).await

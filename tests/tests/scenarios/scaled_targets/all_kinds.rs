@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_shared::resolve::{known_kinds, resolver};
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{self, INFERENCE_SERVICE, Kserve, inference_service};
@@ -24,7 +24,7 @@ use super::served::{COOLDOWN, QUIET, SCALED_TO_ZERO, is_scaled_in_order, scaling
 use crate::admission::Stage;
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::own_cluster;
-use crate::scaling::{SOON, of_keda};
+use crate::scaling::of_keda;
 
 /// A target, and the object that is scaled for it.
 pub(crate) struct Case {
@@ -128,7 +128,7 @@ pub(crate) async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Ow
     ];
     for case in cases {
         let (kind, name) = case.scaled();
-        eventually(format_args!("{name} is there"), SOON, async || {
+        eventually(format_args!("{name} is there"), LATER, async || {
             let live = user.get(kind, name).await?;
             let asks = live.is_some_and(|it| it["spec"]["replicas"].as_i64() > Some(0));
             check(asks, "it asks for no pods")
@@ -200,7 +200,7 @@ async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back(
         }
         let waits = |status: &Value| condition(status, "ScalingReady") == ("Unknown", "NotProven");
         for name in &names {
-            status_is(scenario, name, "it waits", SOON, waits).await?;
+            status_is(scenario, name, "it waits", LATER, waits).await?;
         }
         try_join_all(cases.iter().map(async |case| {
             serves_during(&user, case.scaled(), async {
@@ -222,7 +222,7 @@ async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back(
             status_is(scenario, name, "is scaled to zero", SCALED_TO_ZERO, napping).await?;
         }
         let text = "who is left to restarts waits for one";
-        status_is(scenario, left, text, SOON, waits).await?;
+        status_is(scenario, left, text, LATER, waits).await?;
         let selector = format!("app={later}");
         scenario
             .kubectl(&["delete", "pods", "-l", &selector])

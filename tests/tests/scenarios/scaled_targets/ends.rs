@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::owners::kserve::{
     AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, STOP, deployment_of, inference_service,
 };
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::served::scaling;
 use crate::binding::{condition, status_is};
-use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
 /// Binds and scales this target; returns once it is scaled to zero.
@@ -27,7 +26,7 @@ async fn scaled_to_zero(
         "scaling": scaling(Duration::ZERO), "runtime": {"targetURL": "http://127.0.0.1:8080"},
     });
     let (owner, name) = bind_as(scenario, reconciler, made, &spec).await?;
-    status_is(scenario, &name, "is scaled to zero", SOON * 2, |status| {
+    status_is(scenario, &name, "is scaled to zero", LATER * 2, |status| {
         status["status"] == "Napping"
             && status["pods"]["matched"] == 0
             && status["totalReplicas"] == 0
@@ -66,14 +65,14 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
         let has_pod = |status: &Value| {
             condition(status, "ScalingReady") == ("", "") && status["readyReplicas"] == 1
         };
-        status_is(scenario, &name, "has a pod", SOON, has_pod).await?;
+        status_is(scenario, &name, "has a pod", LATER, has_pod).await?;
         owner.rounds(3).await?;
         let client = RecordingClient::new(scenario.client(), scenario.namespace(), "user");
         let live = client.get(Kind::DEPLOYMENT, &deployment_of("iris")).await?;
         let live = live.unwrap_or_default();
         let template = &live["spec"]["template"]["metadata"]["annotations"];
         assert!(template.get(AUTOSCALER_CLASS).is_none(), "{template}");
-        status_is(scenario, &name, "it stays so", SOON, has_pod).await?;
+        status_is(scenario, &name, "it stays so", LATER, has_pod).await?;
         assert_eq!(pods_made(scenario, mark).await?, 1);
         Ok(())
     })
@@ -91,7 +90,7 @@ async fn ends_while_stopped(
         "scaling": scaling(Duration::from_mins(10)), "runtime": {"targetURL": "http://127.0.0.1:8080"},
     });
     let (_owner, name) = bind_as(scenario, reconciler, (kind, target), &spec).await?;
-    status_is(scenario, &name, "it is scaled", SOON, |status| {
+    status_is(scenario, &name, "it is scaled", LATER, |status| {
         condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
             && condition(status, "Injected") == ("True", "AllPodsInjected")
     })
@@ -105,12 +104,12 @@ async fn ends_while_stopped(
         condition(status, "TargetResolved") == ("False", "TargetStopped")
             && status["status"] == "Napping"
     };
-    status_is(scenario, &name, "it is stopped", SOON, stopped).await?;
+    status_is(scenario, &name, "it is stopped", LATER, stopped).await?;
     scenario
         .kubectl(&["delete", "asya", &name, "--wait=false"])
         .await?;
-    scenario.actor_gone(&name, SOON).await?;
-    eventually("nothing of it is left on the target", SOON, async || {
+    scenario.actor_gone(&name, LATER).await?;
+    eventually("nothing of it is left on the target", LATER, async || {
         let live = client.get(kind, its_name).await?.unwrap_or_default();
         let text = live["metadata"]["annotations"].to_string() + &live["spec"].to_string();
         let gone = !text.contains("asya.sh") && !text.contains(AUTOSCALER_CLASS);

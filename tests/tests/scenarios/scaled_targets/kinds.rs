@@ -1,6 +1,7 @@
 //! Scalable kinds, each scaled from zero to many pods and back.
 
 use asya_tests::Result;
+use asya_tests::eventually::LATER;
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE};
 use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::scaled_actor;
 use crate::binding::{condition, model, status_is};
-use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
 /// One message starts a pod, twelve start three, and none leaves none.
@@ -30,15 +30,15 @@ async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) ->
             status["desiredReplicas"] == pods && status["pods"]["injected"] == pods
         }
     };
-    status_is(scenario, &name, "is scaled to zero", SOON, napping).await?;
+    status_is(scenario, &name, "is scaled to zero", LATER, napping).await?;
     assert!(rabbitmq.publish("", &queue, "first").await?);
-    status_is(scenario, &name, "one message, one pod", SOON, has(1)).await?;
+    status_is(scenario, &name, "one message, one pod", LATER, has(1)).await?;
     for number in 1..12 {
         assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
     }
-    status_is(scenario, &name, "many messages, three pods", SOON, has(3)).await?;
+    status_is(scenario, &name, "many messages, three pods", LATER, has(3)).await?;
     assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
-    status_is(scenario, &name, "is scaled to zero again", SOON, napping).await?;
+    status_is(scenario, &name, "is scaled to zero again", LATER, napping).await?;
     Ok(())
 }
 
@@ -81,7 +81,7 @@ async fn inference_set_at_zero_is_probed_with_a_restricted_pod() {
         let target = inference_set("phis", "phi-4", 0);
         let made = (INFERENCE_SET, &target);
         let (_sets, name) = bind_as(scenario, InferenceSets, made, &json!({})).await?;
-        status_is(scenario, &name, "it is ready", SOON, |status| {
+        status_is(scenario, &name, "it is ready", LATER, |status| {
             condition(status, "Injected") == ("True", "ScaledToZero")
                 && condition(status, "Ready").0 == "True"
         })

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
@@ -17,7 +17,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, model, status_is};
-use crate::scaling::{SOON, of_keda};
+use crate::scaling::of_keda;
 use crate::targets::systems::bind_as;
 
 /// Long enough to measure with an audit log that has a resolution of one second.
@@ -135,7 +135,7 @@ async fn plain_workloads_serve_until_a_pod_with_the_sidecar_is_ready_and_the_coo
             scenario.apply(&actor).await?;
             is_scaled_in_order(scenario, &name, (kind, target)).await?;
             scenario.kubectl(&["delete", "asya", &name]).await?;
-            scenario.actor_gone(&name, SOON).await?;
+            scenario.actor_gone(&name, LATER).await?;
             scenario.kubectl(&["delete", kind.plural, target]).await?;
             scenario.kubectl(&["delete", "pods", "--all"]).await?;
         }

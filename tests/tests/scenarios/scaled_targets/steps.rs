@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
+use asya_tests::eventually::LATER;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use tokio::time::Instant;
 
 use super::create;
 use crate::binding::{bound_actor, condition, status_is};
-use crate::scaling::SOON;
 
 /// The test's HPA controller evaluates every 2 s.
 const PERIOD: Duration = Duration::from_secs(12);
@@ -39,7 +39,7 @@ async fn target_with_many_pods_loses_them_by_the_steps_that_the_user_asks_for_an
         });
         scenario.apply(&actor).await?;
         let mut seen = vec![(Instant::now(), PODS)];
-        let ends = Instant::now() + SOON * 2;
+        let ends = Instant::now() + LATER * 2;
         while seen.last().is_some_and(|(_, pods)| *pods > 1) {
             assert!(Instant::now() < ends, "{seen:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -59,7 +59,7 @@ async fn target_with_many_pods_loses_them_by_the_steps_that_the_user_asks_for_an
             condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
                 && status["desiredReplicas"] == 1
         };
-        status_is(scenario, &name, "has its least", SOON, rests).await?;
+        status_is(scenario, &name, "has its least", LATER, rests).await?;
         tokio::time::sleep(PERIOD).await;
         assert_eq!(asked(scenario, target).await?, Some(1));
         Ok(())

@@ -1,12 +1,12 @@
 //! The normal life of an actor: created, running, updated, deleted.
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, SOON, check, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Case, Reported, SOON, actor, kubelet, workload};
+use super::{Case, Reported, actor, kubelet, workload};
 
 /// STA-4, STA-6
 #[tokio::test]

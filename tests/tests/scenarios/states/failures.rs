@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{Case, Reported, SOON, actor, kubelet, workload};
+use super::{Case, Reported, actor, kubelet, workload};
 
 /// The default of `controller.unreadyDeadline`.
 const UNREADY: SignedDuration = SignedDuration::from_mins(5);

@@ -1,6 +1,6 @@
 //! Pod statuses as a kubelet would report them, written by the scenario: the pods have mode `hold`, which kwok ignores.
 
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{NotYet, SOON, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use futures::StreamExt;
@@ -8,8 +8,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-
-use super::SOON;
 
 /// Waits until an actor has `count` pods that are assigned to nodes; returns them ordered by name.
 pub(super) async fn pods(scenario: &Scenario, actor: &str, count: usize) -> Result<Vec<Pod>> {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::SOON;
 use asya_tests::operator::unvalidated;
 use asya_tests::scenario::Scenario;
 use asya_tests::scheduling::{own_cluster_to_time, timed};
@@ -25,7 +26,6 @@ use self::status_recorder::StatusRecorder;
 use self::table::Ended;
 use crate::minimal_actor;
 
-const SOON: Duration = Duration::from_secs(30);
 /// STA-6
 const LIMIT: Duration = Duration::from_secs(2);
 

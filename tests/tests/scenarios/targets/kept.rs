@@ -1,10 +1,9 @@
 //! Nothing of the user's is deleted with an actor.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{LATER, NotYet, check, eventually};
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::knative::{CONFIGURATION, Knative, REVISION, Release, SERVICE, service};
@@ -23,8 +22,6 @@ use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model};
 
-/// Allows for all targets together.
-const SOON: Duration = Duration::from_mins(2);
 /// Kinds of the systems that actors bind to.
 const SYSTEMS: [Kind; 12] = [
     WORKSPACE,
@@ -114,7 +111,7 @@ async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
     let _owners = owners(scenario);
     // Plus the heads of both Ray clusters.
     let pods = targets.iter().map(|(.., pods)| pods).sum::<i64>() + 2;
-    eventually("all pods run", SOON, async || {
+    eventually("all pods run", LATER, async || {
         let found = client.list(Kind::POD).await.map_err(NotYet::new)?;
         let run = found.iter().filter(|it| it["status"]["phase"] == "Running");
         let run = i64::try_from(run.count()).ok();
@@ -136,7 +133,7 @@ async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
         actors.push(actor);
     }
     scenario.apply_all(&actors).await?;
-    eventually("all are bound and know their pods", SOON, async || {
+    eventually("all are bound and know their pods", LATER, async || {
         let found = scenario.actors().list(&<_>::default()).await?;
         let waiting = found.iter().filter(|actor| {
             let status = &actor.data["status"];
@@ -153,7 +150,7 @@ async fn nothing_is_deleted(scenario: &Scenario, cascade: &str) -> Result<()> {
     scenario
         .kubectl(&["delete", "asya", "--all", cascade, "--wait=false"])
         .await?;
-    eventually("all actors are gone", SOON, async || {
+    eventually("all actors are gone", LATER, async || {
         let found = scenario.actors().list(&<_>::default()).await?.items;
         check(found.is_empty(), found.len())
     })

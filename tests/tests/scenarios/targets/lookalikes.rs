@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{AFTER_START, NotYet, check, eventually};
 use asya_tests::owners::ray::{
     RAY_CLUSTER, RAY_JOB, RAY_SERVICE, RayClusters, RayJobs, RayServices, cluster_spec,
     ray_cluster, ray_job, ray_service,
@@ -17,7 +17,6 @@ use super::replaced::{all_injected, with_sidecar, writes};
 use super::systems::bind;
 use crate::binding::status_is;
 
-const SOON: Duration = Duration::from_mins(1);
 /// Pods are replaced one by one, each once the previous replacement is ready.
 const REPLACED: Duration = Duration::from_mins(4);
 
@@ -44,7 +43,7 @@ async fn has_workers(
     of_service: bool,
     count: usize,
 ) -> Result<BTreeSet<String>> {
-    eventually(format_args!("{count} workers"), SOON, async || {
+    eventually(format_args!("{count} workers"), AFTER_START, async || {
         let found = workers(client, of_service).await.map_err(NotYet::new)?;
         check(found.len() == count, format_args!("{found:?}"))?;
         Ok(found)

@@ -1,7 +1,7 @@
 //! API versions in which a change of ours would remove fields of a target.
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
 use asya_tests::owners::{Kind, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
@@ -10,7 +10,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::systems::bind;
 use crate::admission::Stage;
 use crate::binding::{condition, status_is};

@@ -2,11 +2,11 @@
 
 mod control;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asya_tests::Result;
 use asya_tests::audit::Write;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -21,8 +21,6 @@ use self::control::ControlPair;
 use super::rolling::containers;
 use crate::binding::{bound_actor, condition, model, status_is};
 
-/// Allows for a shared machine.
-const SOON: Duration = Duration::from_mins(2);
 const ROUNDS: usize = 6;
 /// Overrides the number of rounds, [`ROUNDS`].
 const ROUNDS_VARIABLE: &str = "ASYA_ROUNDS";
@@ -37,7 +35,7 @@ fn rounds() -> usize {
 
 async fn is_refused(scenario: &Scenario, name: &str) -> Result<Value> {
     let refused = |status: &Value| condition(status, "Injected") == ("False", "ProbeRejected");
-    let status = status_is(scenario, name, "its probe is refused", SOON, refused).await?;
+    let status = status_is(scenario, name, "its probe is refused", LATER, refused).await?;
     let injection = &status["injection"];
     assert!(injection["refused"].is_string(), "{injection}");
     Ok(status)
@@ -86,7 +84,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
         status["observedGeneration"].as_i64() == generation
             && condition(status, "Injected") == ("False", "ProbeRejected")
     };
-    status_is(scenario, name, "its probe is still refused", SOON, told).await?;
+    status_is(scenario, name, "its probe is still refused", LATER, told).await?;
     let pair = ControlPair { scenario };
     let pod = pair.pods("web").await?.into_iter().next();
     let pod = pod.unwrap_or_default();
@@ -97,7 +95,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
         dry_run: true,
         ..PostParams::default()
     };
-    eventually("the webhook knows", SOON, async || {
+    eventually("the webhook knows", LATER, async || {
         match pods.create(&params, &again).await {
             Err(kube::Error::Api(status)) => {
                 let ours = status.message.contains("binding.required");
@@ -108,7 +106,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     })
     .await?;
     pods.delete(&pod, &DeleteParams::default()).await?;
-    eventually("a pod is refused in our name", SOON, async || {
+    eventually("a pod is refused in our name", LATER, async || {
         let said = failures(scenario).await?;
         let ours = said
             .iter()
@@ -123,7 +121,7 @@ async fn is_in_force(scenario: &Scenario, quota: &ResourceQuota) -> Result<()> {
     let quotas = scenario.api::<ResourceQuota>();
     let made = quotas.create(&PostParams::default(), quota).await?;
     let name = made.metadata.name.unwrap_or_default();
-    eventually("the quota is in force", SOON, async || {
+    eventually("the quota is in force", LATER, async || {
         let status = quotas.get(&name).await?.status.unwrap_or_default();
         check(status.hard.is_some(), format_args!("{status:?}"))
     })
@@ -201,10 +199,10 @@ async fn quota_on_limits_is_met_where_the_target_has_limits() {
         pair.create_both(&limits).await?;
         scenario.apply(&bound_actor(&name, "web")).await?;
         let injected = |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
-        let status = status_is(scenario, &name, "it is rolled", SOON, injected).await?;
+        let status = status_is(scenario, &name, "it is rolled", LATER, injected).await?;
         assert_eq!(status["injection"]["limits"], json!(["cpu", "memory"]));
         pair.exercise(6).await?;
-        status_is(scenario, &name, "it still is", SOON, injected).await?;
+        status_is(scenario, &name, "it still is", LATER, injected).await?;
         assert_eq!(failures(scenario).await?, Vec::<String>::new());
         Ok(())
     })
@@ -236,7 +234,7 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
         scenario
             .kubectl(&["patch", "asya", &name, "--type=merge", "--patch", &patch])
             .await?;
-        status_is(scenario, &name, "it is injected", SOON, |status| {
+        status_is(scenario, &name, "it is injected", LATER, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;
@@ -291,7 +289,7 @@ impl NoLatest<'_> {
             dry_run: true,
             ..PostParams::default()
         };
-        eventually("the policy is in force", SOON, async || {
+        eventually("the policy is in force", LATER, async || {
             let tried = self.scenario.api::<Pod>().create(&dry, &bad).await;
             check(tried.is_err(), "it admits the pod")
         })
@@ -340,7 +338,7 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
         scenario.apply(&with_latest(&name)).await?;
         let injected =
             |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
-        status_is(scenario, &name, "it is injected", SOON, injected).await?;
+        status_is(scenario, &name, "it is injected", LATER, injected).await?;
         let policy = NoLatest { scenario };
         policy.install().await?;
         pair.exercise(3).await?;
@@ -361,7 +359,7 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
         namespaces
             .patch(namespace, &PatchParams::default(), &labels)
             .await?;
-        status_is(scenario, &name, "it is injected again", SOON, injected).await?;
+        status_is(scenario, &name, "it is injected again", LATER, injected).await?;
         Ok(())
     })
     .await;
@@ -413,7 +411,7 @@ async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_with
         }
         eventually(
             "both lack the pod that Pod Security refuses",
-            SOON,
+            LATER,
             async || {
                 let counts = (
                     pair.pods("web").await?.len(),
@@ -424,7 +422,7 @@ async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_with
         )
         .await?;
         pair.comply().await?;
-        status_is(scenario, &name, "it is injected", SOON, |status| {
+        status_is(scenario, &name, "it is injected", LATER, |status| {
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;

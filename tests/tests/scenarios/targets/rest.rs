@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{LATER, NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator, unvalidated};
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
@@ -18,7 +18,6 @@ use crate::binding::{bound_actor, condition, model, older_than_the_next, status_
 use crate::own_cluster;
 use crate::steady::{RECONCILES, Writes};
 
-const SOON: Duration = Duration::from_mins(2);
 /// Number of bindings in each state.
 const EACH: usize = 5;
 
@@ -76,7 +75,7 @@ fn states() -> Vec<State> {
 
 async fn all_have_pods(scenario: &Scenario) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
-    eventually("the targets have their pods", SOON, async || {
+    eventually("the targets have their pods", LATER, async || {
         let found = deployments.list(&ListParams::default()).await?;
         let missing = found.iter().filter(|it| {
             let wanted = it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(0);
@@ -128,7 +127,7 @@ async fn all_reported(
     names: &[String],
     (kind, reason): (&str, &str),
 ) -> Result<()> {
-    eventually(format_args!("{EACH} are {reason}"), SOON, async || {
+    eventually(format_args!("{EACH} are {reason}"), LATER, async || {
         let found = scenario.actors().list(&ListParams::default()).await?;
         let of_state = found.iter().filter(|it| names.contains(&it.name_any()));
         let not_yet = of_state.filter(|it| condition(&it.data["status"], kind).1 != reason);
@@ -173,7 +172,7 @@ async fn set_by_others(scenario: &Scenario) -> Result<()> {
 
 async fn seen_again(instance: &Instance, actors: usize) -> Result<()> {
     let actors = f64::from(u32::try_from(actors).map_err(Error::other)?);
-    eventually("every actor is seen again", SOON, async || {
+    eventually("every actor is seen again", LATER, async || {
         let reconciles = instance
             .metric(RECONCILES, &[])
             .await
@@ -231,7 +230,7 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
 
 /// Waits for at least this many reconciles; returns their number.
 async fn reconciles(instance: &Instance, at_least: f64) -> Result<f64> {
-    eventually(format_args!("{at_least} reconciles"), SOON, async || {
+    eventually(format_args!("{at_least} reconciles"), LATER, async || {
         let reconciles = instance
             .metric(RECONCILES, &[])
             .await
@@ -254,12 +253,12 @@ async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, We
     let mut actor = bound_actor(&name, "bound");
     actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
     scenario.apply(&actor).await?;
-    status_is(scenario, &name, "it is bound", SOON, |status| {
+    status_is(scenario, &name, "it is bound", LATER, |status| {
         condition(status, "Injected").1 == "PodsNotInjected" && status["pods"]["matched"] == 1
     })
     .await?;
     let mut before = -1.0;
-    eventually("no reconcile happens any more", SOON, async || {
+    eventually("no reconcile happens any more", LATER, async || {
         tokio::time::sleep(Duration::from_secs(3)).await;
         let now = instance
             .metric(RECONCILES, &[])

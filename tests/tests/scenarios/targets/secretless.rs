@@ -1,9 +1,8 @@
 //! A target in a namespace without the broker's Secret, which the operator reads in its own namespace.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::operator::RABBITMQ_SECRET;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,9 +11,6 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, status_is};
-
-/// Allows for a shared machine.
-const SOON: Duration = Duration::from_mins(2);
 
 /// SAFE-42: pods with the sidecar could not start, so the target keeps its own until the Secret exists.
 #[tokio::test]
@@ -29,7 +25,7 @@ async fn target_keeps_its_pods_while_its_namespace_lacks_the_brokers_secret() {
         deployments
             .create(&PostParams::default(), &model("web", 2)?)
             .await?;
-        eventually("the model is ready", SOON, async || {
+        eventually("the model is ready", LATER, async || {
             let status = deployments.get("web").await?.status.unwrap_or_default();
             check(status.ready_replicas == Some(2), format_args!("{status:?}"))
         })
@@ -44,7 +40,7 @@ async fn target_keeps_its_pods_while_its_namespace_lacks_the_brokers_secret() {
         scenario.apply(&bound_actor(&name, "web")).await?;
         let waits =
             |status: &Value| condition(status, "WorkloadReady") == ("False", "CredentialsMissing");
-        let status = status_is(scenario, &name, "it waits for the Secret", SOON, waits).await?;
+        let status = status_is(scenario, &name, "it waits for the Secret", LATER, waits).await?;
         assert_eq!(condition(&status, "TransportReady").0, "True", "{status}");
         assert_eq!(status["boundSince"], Value::Null);
         assert_eq!(uids().await?, before);
@@ -61,7 +57,14 @@ async fn target_keeps_its_pods_while_its_namespace_lacks_the_brokers_secret() {
             .await?;
         let injected =
             |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
-        status_is(scenario, &name, "its pods have the sidecar", SOON, injected).await?;
+        status_is(
+            scenario,
+            &name,
+            "its pods have the sidecar",
+            LATER,
+            injected,
+        )
+        .await?;
         Ok(())
     })
     .await;

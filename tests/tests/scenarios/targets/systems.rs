@@ -1,6 +1,7 @@
 //! Targets of KAITO, KServe and KubeRay: real CRDs with simulated controllers.
 
 use asya_tests::Result;
+use asya_tests::eventually::SOON;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
 use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
@@ -8,7 +9,6 @@ use asya_tests::owners::{Kind, Owner, Reconciler, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
-use super::SOON;
 use crate::binding::{bound_actor, condition, status_is};
 
 /// Creates a target, lets its owner reconcile it, and binds it through another version of its kind.

@@ -1,9 +1,10 @@
 //! The part of the demo that sends messages and shows the results.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use asya_tests::cluster::RunningCluster;
+use asya_tests::eventually::SOON;
 use asya_tests::pod_process::{PodProcess, Surroundings};
 use asya_tests::process::{Process, Spec};
 use asya_tests::rabbitmq::RabbitMq;
@@ -16,7 +17,6 @@ use super::{NAMESPACE, manifest};
 
 const ROUTE: &str = include_str!("route.yaml");
 const ENDS: &str = include_str!("ends.yaml");
-const SOON: Duration = Duration::from_secs(30);
 /// How many messages a pod with an `openai_*` adapter handles at a time, unless `spec.concurrency` says otherwise.
 const IN_FLIGHT: usize = 8;
 

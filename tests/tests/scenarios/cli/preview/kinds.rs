@@ -2,7 +2,7 @@
 
 use asya_tests::Result;
 use asya_tests::error::Error;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
 use asya_tests::owners::{Kind, Owner, RecordingClient, crds};
 use asya_tests::scenario::Scenario;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use super::super::{MINUTE, SOON, asya, restricted};
+use super::super::{MINUTE, asya, restricted};
 use super::{action, preview, problems, target, written};
 use crate::binding::{bound_actor, condition, model, status_is};
 

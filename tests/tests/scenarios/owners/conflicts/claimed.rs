@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::kserve::{
     AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, deployment_of, inference_service,
 };
@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::scaled::{SCALED_OBJECT, Scaler, autoscaler_asks_for_two};
 use super::{GIVEN_UP, conflict};
 use crate::binding::{condition, status_is};
-use crate::owners::SOON;
 use crate::targets::systems::bind_as;
 
 /// Removes the autoscaler class from all services, and sets its own annotation on them.

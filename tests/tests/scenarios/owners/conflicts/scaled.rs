@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{SOON, check, eventually};
 use asya_tests::owners::{self, Kind, Owner, Reconciler, RecordingClient};
 use asya_tests::scenario::Scenario;
 use serde_json::{Value, json};
 
 use super::{GIVEN_UP, conflict};
 use crate::binding::{bound_actor, condition, status_is};
-use crate::owners::{SOON, somebody};
+use crate::owners::somebody;
 
 pub(super) const SCALED_OBJECT: Kind =
     Kind::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");

@@ -1,14 +1,13 @@
 //! A target with a binding next to an identical Deployment without one.
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{LATER, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::SOON;
 use crate::binding::model;
 
 /// A target and its control: an identical Deployment without a binding, which shows what would happen to the target
@@ -46,7 +45,7 @@ impl ControlPair<'_> {
         let deployments = self.scenario.api::<Deployment>();
         eventually(
             format_args!("{what}: the target is like its control"),
-            SOON,
+            LATER,
             async || {
                 let (web, control) = (
                     deployments.get("web").await?,
