@@ -73,7 +73,7 @@ pub async fn run(
         let response = create_dry_run(client, namespace, &variant.apply(pod)).await;
         let rejected = match outcome_of(response, expected)? {
             DryRunOutcome::Failed(ProbeFailure::Rejected(reason)) => Some(reason),
-            other if variant.has_sidecar() => return Ok(other),
+            other @ DryRunOutcome::Failed(_) if variant.has_sidecar() => return Ok(other),
             _ => None,
         };
         rejection.record(variant, rejected);

@@ -125,7 +125,12 @@ impl Rejection {
     fn room(&self) -> QuotaConclusion<'_> {
         let second = match &self.without_requests {
             None => return QuotaConclusion::DryRun(Variant::WithoutRequests),
-            Some(DryRunResult::Admitted) => return QuotaConclusion::Admitted,
+            Some(DryRunResult::Admitted) if self.first.contains(EXCEEDED) => {
+                return QuotaConclusion::Admitted;
+            }
+            // The quota wants requests or limits that the target's own containers do not have, so it would reject the
+            // replacement of a running pod.
+            Some(DryRunResult::Admitted) => return QuotaConclusion::Rejected(&self.first),
             Some(DryRunResult::Rejected(second)) => second,
         };
         match after_second_rejection(&self.first, second) {

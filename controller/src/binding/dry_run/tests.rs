@@ -166,6 +166,10 @@ async fn exhausted_quota_is_probed_again_to_see_whether_the_sidecar_is_the_reaso
         let text = "pods \"p\" is forbidden: minimum memory usage per Container is 64Mi";
         status(403, text)
     };
+    let missing = || {
+        let text = "pods \"p\" is forbidden: failed quota: q: must specify requests.cpu for: model";
+        status(403, text)
+    };
     let bare = || uninjected(&json!({}));
     let admitted = || DryRunOutcome::Admitted;
     let rejected = |(_, response): (u16, Value)| {
@@ -187,6 +191,12 @@ async fn exhausted_quota_is_probed_again_to_see_whether_the_sidecar_is_the_reaso
         ),
         ([memory(), injected(), memory()], Nothing, (admitted(), 3)),
         ([pods(), pods(), pods()], Nothing, (admitted(), 3)),
+        // The replacement of a running pod would be rejected, with the sidecar or without.
+        (
+            [missing(), injected(), bare()],
+            Pod,
+            (rejected(missing()), 2),
+        ),
     ] {
         let case = format!("{responses:?} {replaced:?}");
         assert_eq!(run_against(responses, replaced).await, expected, "{case}");

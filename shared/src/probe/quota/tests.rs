@@ -18,7 +18,7 @@ fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
     use Replaced::{Nothing, Pod, SamePod};
     // What the API server answers to the pod, without requests, and without the sidecar; what is not asked is `None`.
     type Said = Option<Option<&'static str>>;
-    let cases: [(Replaced, &str, Said, Said, Option<&str>); 19] = [
+    let cases: [(Replaced, &str, Said, Said, Option<&str>); 21] = [
         (Pod, RANGE, None, None, Some(RANGE)),
         (Nothing, RANGE, None, None, Some(RANGE)),
         // It replaces a pod, which frees its share.
@@ -28,6 +28,15 @@ fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
         (Pod, MEMORY, Some(Some(RANGE)), None, None),
         (Pod, MISSING, Some(Some(MISSING)), None, Some(MISSING)),
         (Pod, MISSING, Some(Some(RANGE)), None, Some(MISSING)),
+        // The target's own containers lack what the quota demands.
+        (Pod, MISSING, Some(None), None, Some(MISSING)),
+        (
+            Nothing,
+            MISSING,
+            Some(None),
+            Some(Some(MISSING)),
+            Some(MISSING),
+        ),
         // There is no room for one more pod, whatever is in it.
         (Pod, PODS, Some(Some(PODS)), Some(Some(PODS)), None),
         (Pod, PODS, Some(Some(PODS)), Some(Some(MEMORY)), None),
