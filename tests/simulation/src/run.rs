@@ -136,8 +136,13 @@ async fn check_quotas(world: &World) -> Option<String> {
     if !any {
         return None;
     }
-    if let Some(lacking) = eventually(|| convergence::quotas::lacking_pods(world)).await {
-        return Some(lacking);
+    let wrong = || {
+        let mut wrong = convergence::quotas::lacking_pods(world);
+        wrong.extend(convergence::quotas::false_reports(world));
+        wrong
+    };
+    if let Some(wrong) = eventually(wrong).await {
+        return Some(wrong);
     }
     let mut seconds = 0;
     for _ in 0..6 * 60 {

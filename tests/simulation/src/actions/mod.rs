@@ -2,6 +2,7 @@
 
 pub mod owners;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,14 +11,17 @@ use tokio::time::Instant;
 use crate::api_server::deletion::Deletion;
 use crate::api_server::id::Id;
 use crate::api_server::managed::merge_patch;
+use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
-use crate::api_server::store::Store;
+use crate::api_server::store::{Objects, Store, owners as owners_of};
 use crate::clock;
 use crate::convergence;
 use crate::replicas::Replicas;
 use crate::schedule::action::{Action, Actor};
 use crate::webhook_replicas::WebhookReplicas;
-use crate::world::targets::{TargetKind, target_name};
+use crate::world::owners::kind::is_bindable;
+use crate::world::replacements::template;
+use crate::world::targets::{TargetKind, requests, target_name, without_sidecar};
 use crate::world::{World, quotas, rivals, writer};
 
 const PAUSED: &str = "asya.sh/paused";
@@ -78,6 +82,13 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             }
         }
         Action::DeleteTarget(actor, kind) => delete(world, &target(*kind, actor)),
+        Action::RequestResources(actor, kind, cpu, memory) => {
+            update(world, &target(*kind, actor), |object| {
+                let containers = &mut object["spec"]["template"]["spec"]["containers"];
+                containers[0]["resources"] = requests(*cpu, *memory);
+            });
+        }
+        Action::DeletePod(actor, kind, number) => delete_pod(world, *kind, actor, *number),
         Action::DeleteChild(actor, kind) => {
             let (resource, name): (&'static Resource, &str) = match *kind {
                 "StatefulSet" => (&resources::STATEFUL_SETS, actor.1),
@@ -114,6 +125,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         | Action::CreateHpa(_)
         | Action::DeleteHpa(_)
         | Action::SetQuota(..)
+        | Action::FillQuota(..)
         | Action::DeleteQuota(_)
         | Action::SetClock(_) => act_on_cluster(world, action),
         // Handled above.
@@ -152,11 +164,43 @@ fn act_on_cluster(world: &World, action: &Action) {
         Action::SetQuota(namespace, limited, room) => {
             quotas::set(&mut world.server.lock().store, namespace, *limited, *room);
         }
+        Action::FillQuota(actor, kind, limited, pods, rest) => {
+            let mut server = world.server.lock();
+            if let Some(workload) = bound_workload(server.store.objects(), *kind, actor) {
+                let pod = without_sidecar(template(&workload));
+                let room = i64::from(*pods) * limited.of_pod(&pod).unwrap_or_default() + rest;
+                quotas::set(&mut server.store, actor.0, *limited, room);
+            }
+        }
         Action::DeleteQuota(namespace) => {
             quotas::remove(&mut world.server.lock().store, namespace);
         }
         Action::SetClock(seconds) => clock::set_error(*seconds),
         _ => {}
+    }
+}
+
+/// The object that creates the pods of an actor's target.
+fn bound_workload(objects: &Objects, kind: TargetKind, actor: &Actor) -> Option<Arc<Object>> {
+    let target = json!({"kind": kind.resource().kind, "name": target_name(actor.1)});
+    convergence::owners::workload(objects, actor.0, &target)
+}
+
+fn delete_pod(world: &World, kind: TargetKind, actor: &Actor, number: u8) {
+    let mut server = world.server.lock();
+    let store = &mut server.store;
+    let Some(workload) = bound_workload(store.objects(), kind, actor) else {
+        return;
+    };
+    let uid = &workload["metadata"]["uid"];
+    let pods = store.all(&resources::PODS).filter(|(_, pod)| {
+        is_bindable(pod)
+            && owners_of(pod).any(|owner| owner["uid"] == *uid)
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    });
+    let pods: Vec<Id> = pods.map(|(id, _)| id.clone()).collect();
+    if let Some(pod) = pods.get(usize::from(number) % pods.len().max(1)) {
+        let _ = store.delete(pod, &Deletion::default());
     }
 }
 

@@ -9,7 +9,7 @@ use crate::api_server::id::Id;
 use crate::api_server::resources;
 use crate::schedule::action::{Action, Actor};
 use crate::world::owners::OwnerKind;
-use crate::world::targets::{TargetKind, target_name};
+use crate::world::targets::{TargetKind, requests, target_name};
 use crate::world::{World, writer};
 
 /// Executes an action on an owner or on a target that has one. Returns false if it is another kind of action.
@@ -29,6 +29,12 @@ pub fn act(world: &World, action: &Action) -> bool {
         }
         Action::DeleteTarget(actor, TargetKind::Owned(owner)) => {
             delete(world, *owner, &target(*owner, actor));
+        }
+        Action::RequestResources(actor, TargetKind::Owned(owner), cpu, memory) => {
+            let id = target(*owner, actor);
+            edit(world, *owner, &id, |object| {
+                owner.request(object, &requests(*cpu, *memory));
+            });
         }
         Action::DeleteWorkload(actor, owner) => {
             if let Some(id) = owner.workload(&target(*owner, actor)) {

@@ -26,12 +26,14 @@ use crate::api_server::object::encode;
 use crate::api_server::request::{Request, Verb};
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::status::Failure;
+use crate::api_server::store::owners;
 use crate::api_server::watch::{self, Watch};
 use crate::faults::Fault;
 use crate::process::Process;
 use crate::randomness::delay;
 use crate::world::World;
 use crate::world::targets::is_target;
+use crate::world::workloads::report_denied;
 
 type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -280,10 +282,15 @@ fn act(
     if let Some(id) = object.as_ref().filter(|_| writes && is_ours) {
         world.check_writer(process, id);
         world.check_disruption(process, &verb);
+        world.check_eviction(process, &verb);
     }
     if is_ours {
         world.note_read(process, &verb);
+        if dry_run {
+            world.note_dry_run(process, &verb);
+        }
     }
+    let creator = pod_creator(&verb).filter(|_| writes && !is_ours);
     let earlier = object.as_ref().filter(|_| writes);
     let earlier = earlier.and_then(|id| world.server.lock().store.get(id));
     let (before, answer, after) = {
@@ -299,6 +306,12 @@ fn act(
         });
         (before, answer, server.store.version())
     };
+    if let (Some(creator), Err(failure)) = (&creator, &answer) {
+        let store = &mut world.server.lock().store;
+        let (api_version, kind, namespace, name) = creator;
+        let creator = (&**api_version, &**kind, &**namespace, &**name);
+        report_denied(store, creator, "FailedToCreateWorkerPod", &failure.message);
+    }
     let mut result = match &answer {
         Ok(_) if dry_run => "would be ok".to_owned(),
         Ok(_) if writes && before == after => "unchanged".to_owned(),
@@ -315,6 +328,7 @@ fn act(
                 if let Some(earlier) = earlier {
                     if is_ours && is_target(&earlier) {
                         world.check_target(process, &id, (&earlier, &live));
+                        world.check_rollout(process, &id, (&earlier, &live));
                     }
                     result.push_str(&changes(&earlier, &live));
                 }
@@ -329,6 +343,23 @@ fn act(
             .add(&process.name, format_args!("{name} {what}: {result}")),
     }
     answer
+}
+
+/// The owner of a pod that a call creates: API version, kind, namespace and name.
+fn pod_creator(verb: &Verb) -> Option<(String, String, String, String)> {
+    let Verb::Create(id, pod, _) = verb else {
+        return None;
+    };
+    let owner = owners(pod)
+        .next()
+        .filter(|_| id.resource == &resources::PODS)?;
+    let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+    Some((
+        text("apiVersion"),
+        text("kind"),
+        id.namespace.clone(),
+        text("name"),
+    ))
 }
 
 /// The changes that a write made, for the trace.

@@ -54,7 +54,7 @@ impl BindingExpectations<'_> {
 
     fn target(&self) -> Option<Arc<Object>> {
         let target = &self.actor["spec"]["workloadRef"];
-        owners::workload(self.store, &self.id.namespace, target)
+        owners::workload(self.store.objects(), &self.id.namespace, target)
     }
 
     fn condition(&self, name: &str) -> (&str, &str) {
@@ -210,7 +210,8 @@ impl BindingExpectations<'_> {
     }
 
     /// Whether the pod matches the current spec.
-    fn is_current(&self, pod: &Value) -> bool {
+    #[must_use]
+    pub fn is_current(&self, pod: &Value) -> bool {
         let variable = |container: &Value, name: &str| {
             let mut all = container["env"].as_array().into_iter().flatten();
             all.find(|it| it["name"] == name)

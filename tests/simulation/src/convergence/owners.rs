@@ -8,27 +8,27 @@ use serde_json::Value;
 use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources;
-use crate::api_server::store::{Store, owners};
+use crate::api_server::store::{Objects, Store, owners};
 use crate::world::owners::kind::{REPLACED, owner_of_kind};
 
 /// The object that creates the target's pods: its workload, or the target itself. `None` if it does not exist.
 #[must_use]
-pub fn workload(store: &Store, namespace: &str, target: &Value) -> Option<Arc<Object>> {
+pub fn workload(objects: &Objects, namespace: &str, target: &Value) -> Option<Arc<Object>> {
     let text = |field: &str| target[field].as_str().unwrap_or_default();
     let name = text("name");
     if let Some(owner) = owner_of_kind(text("kind")) {
         let id = Id::new(owner.target(), namespace, name);
-        let live = store.get(&id)?;
+        let live = objects.get(&id)?;
         return match owner.workload(&id) {
-            Some(workload) => store.get(&workload),
-            None => Some(live),
+            Some(workload) => objects.get(&workload).cloned(),
+            None => Some(Arc::clone(live)),
         };
     }
     let resource = match text("kind") {
         "StatefulSet" => &resources::STATEFUL_SETS,
         _ => &resources::DEPLOYMENTS,
     };
-    store.get(&Id::new(resource, namespace, name))
+    objects.get(&Id::new(resource, namespace, name)).cloned()
 }
 
 /// Whether the user has stopped the target.

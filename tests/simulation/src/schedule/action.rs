@@ -78,6 +78,13 @@ pub enum Action {
     DeleteHpa(Actor),
     /// An administrator limits the pods of a namespace to what they use now and this much more.
     SetQuota(&'static str, Limited, i64),
+    /// An administrator limits the namespace of a target to what its pods use now, this many more pods of the target
+    /// without the sidecar, and this much more.
+    FillQuota(Actor, TargetKind, Limited, u8, i64),
+    /// A user lets the pods of an actor's target request this much cpu, in thousandths, and memory, in Mi.
+    RequestResources(Actor, TargetKind, u16, u16),
+    /// Someone deletes a pod of an actor's target.
+    DeletePod(Actor, TargetKind, u8),
     /// An administrator removes the limit.
     DeleteQuota(&'static str),
     /// From now on, the clocks of the operator's nodes are off by this many seconds.
@@ -156,6 +163,23 @@ impl fmt::Display for Action {
             Self::DeleteHpa(actor) => write!(f, "a user deletes the HPA for {}", name(actor)),
             Self::SetQuota(namespace, limited, room) => {
                 write!(f, "a quota leaves {namespace} room for {room} {limited}")
+            }
+            Self::FillQuota(actor, _, limited, pods, rest) => {
+                let name = name(actor);
+                write!(
+                    f,
+                    "a quota leaves room for {pods} pods of the target of {name} and {rest} {limited}"
+                )
+            }
+            Self::RequestResources(actor, _, cpu, memory) => {
+                let name = name(actor);
+                write!(
+                    f,
+                    "a user lets the target of {name} request {cpu}m and {memory}Mi"
+                )
+            }
+            Self::DeletePod(actor, ..) => {
+                write!(f, "somebody deletes a pod of the target of {}", name(actor))
             }
             Self::DeleteQuota(namespace) => write!(f, "{namespace} has no quota any more"),
             Self::SetClock(seconds) => write!(f, "the operator's clock is off by {seconds} s"),

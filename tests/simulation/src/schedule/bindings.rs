@@ -42,6 +42,12 @@ impl Bindings {
         self.0.iter().map(|(actor, _)| *actor)
     }
 
+    /// The actors with the kinds of their targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<(Actor, TargetKind)> {
+        self.0.clone()
+    }
+
     /// The actors of a namespace with the kinds of their targets.
     #[must_use]
     pub fn targets_in(&self, namespace: &str) -> Vec<(Actor, TargetKind)> {

@@ -3,6 +3,7 @@
 pub mod action;
 pub mod bindings;
 pub mod owners;
+mod quotas;
 pub mod transports;
 
 use std::collections::BTreeSet;
@@ -18,7 +19,6 @@ use crate::installation::BROKERS;
 use crate::randomness::{Seed, delay, pick};
 use crate::world::NAMESPACES;
 use crate::world::owners::OwnerKind;
-use crate::world::quotas::Limited;
 
 /// The schedule of a run.
 pub struct Schedule {
@@ -85,10 +85,18 @@ impl Schedule {
         actions.extend(pauses(&mut seed.rng_for("plan of pauses"), at));
         actions.extend(rivals(&mut seed.rng_for("plan of rivals"), &all, at));
         if bindings.any() || !owned.owners().is_empty() {
-            actions.extend(quotas(&mut seed.rng_for("plan of quotas"), &bindings, at));
+            let random = &mut seed.rng_for("plan of quotas");
+            actions.extend(quotas::limits(random, &bindings, at));
         }
+        let last = |actions: &[(Duration, Action)]| actions.iter().map(|(at, _)| *at).max();
+        let at = last(&actions).map_or(at, |last| at.max(last));
+        // After everything else, so that a seed with tight quotas does the same as it would without them until then.
+        let mut targets = bindings.targets();
+        targets.extend(owned.targets());
+        let random = &mut seed.rng_for("plan of tight quotas");
+        actions.extend(quotas::tight(random, &targets, at));
         actions.sort_by_key(|(at, _)| *at);
-        let at = actions.last().map_or(at, |(last, _)| at.max(*last));
+        let at = last(&actions).map_or(at, |last| at.max(last));
         Self {
             replicas,
             fault_rate,
@@ -155,49 +163,6 @@ fn rivals(random: &mut Rng, actors: &[Actor], end: Duration) -> Vec<(Duration, A
         actions.push((at + delay(random, 10..40_000), Action::DeleteHpa(actor)));
     }
     actions
-}
-
-/// In some runs, an administrator limits the pods of a namespace, often to hardly more than they use, and users want
-/// more pods of a target there.
-fn quotas(random: &mut Rng, bindings: &Bindings, end: Duration) -> Vec<(Duration, Action)> {
-    if random.u8(..4) > 0 {
-        return Vec::new();
-    }
-    let namespace = *pick(random, &NAMESPACES);
-    let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
-    let targets = bindings.targets_in(namespace);
-    let mut at = Duration::ZERO;
-    let mut actions = Vec::new();
-    for _ in 0..random.u8(1..4) {
-        at += delay(random, 10..end);
-        let action = match random.u8(..9) {
-            0 => Action::DeleteQuota(namespace),
-            1..=2 => Action::SetQuota(namespace, Limited::Pods, random.i64(-1..3)),
-            3 => Action::SetQuota(namespace, Limited::Cpu, random.i64(-50..100)),
-            _ => nearly_full(random, namespace),
-        };
-        actions.push((at, action));
-        if !targets.is_empty() && random.u8(..4) > 0 {
-            let (actor, kind) = *pick(random, &targets);
-            let more = Action::ScaleTarget(actor, kind, random.u8(2..5));
-            actions.push((at + delay(random, 10..10_000), more));
-        }
-    }
-    // At the end, nothing else makes up for a pod that is missing.
-    if !targets.is_empty() && random.bool() {
-        let (actor, kind) = *pick(random, &targets);
-        let at = Duration::from_millis(end);
-        actions.push((at, nearly_full(random, namespace)));
-        let more = Action::ScaleTarget(actor, kind, 4);
-        actions.push((at + delay(random, 10..5_000), more));
-    }
-    actions
-}
-
-/// Leaves room for some pods of a target, which request 100m each, but perhaps not with the sidecar, which takes 20m.
-fn nearly_full(random: &mut Rng, namespace: &'static str) -> Action {
-    let room = 100 * random.i64(0..3) + random.i64(0..25);
-    Action::SetQuota(namespace, Limited::Cpu, room)
 }
 
 fn action(random: &mut Rng, replicas: usize) -> Action {

@@ -47,6 +47,13 @@ impl Owned {
         owners.map(|(actor, owner)| (*owner, actor.0)).collect()
     }
 
+    /// The actors with the kinds of their targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<(Actor, TargetKind)> {
+        let owned = |(actor, owner): &(Actor, OwnerKind)| (*actor, TargetKind::Owned(*owner));
+        self.0.iter().map(owned).collect()
+    }
+
     /// Draws the actions, with their times.
     pub fn actions(&self, random: &mut Rng) -> Vec<(Duration, Action)> {
         let mut actions = Vec::new();

@@ -7,6 +7,7 @@ pub mod keda;
 pub mod owners;
 pub mod pods;
 pub mod quotas;
+pub mod replacements;
 pub mod rivals;
 pub mod sqs;
 pub mod targets;
@@ -82,6 +83,8 @@ pub struct World {
     violations: Mutex<Vec<String>>,
     /// The states that processes saw when they read an actor, a workload or pods, with the time.
     found: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
+    /// The states that dry runs of pods saw, by process, with the time.
+    dry_runs: Mutex<BTreeMap<String, VecDeque<(Instant, Objects)>>>,
     /// Writes by the controller, except to leases.
     writes: Mutex<Vec<String>>,
     /// The version up to which the workload controllers have nothing left to do; `None` if they retry.
@@ -165,6 +168,7 @@ impl World {
             leader: Mutex::default(),
             violations: Mutex::default(),
             found: Mutex::default(),
+            dry_runs: Mutex::default(),
             writes: Mutex::default(),
             workloads_seen: Mutex::default(),
             kept: Mutex::default(),
@@ -179,6 +183,7 @@ impl World {
         self.webhooks.clear();
         self.trace.clear();
         self.found.lock().clear();
+        self.dry_runs.lock().clear();
         *self.server.lock() = ApiServer::default();
     }
 

@@ -9,7 +9,7 @@ use crate::api_server::deletion::Deletion;
 use crate::api_server::id::Id;
 use crate::api_server::resources;
 use crate::api_server::status::Failure;
-use crate::api_server::store::Store;
+use crate::api_server::store::{Objects, Store};
 
 /// What a quota limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Limited {
     Pods,
     /// The sum of the requests, in thousandths of a processor.
     Cpu,
+    /// The sum of the requests, in Mi.
+    Memory,
 }
 
 impl fmt::Display for Limited {
@@ -25,24 +27,35 @@ impl fmt::Display for Limited {
         f.write_str(match self {
             Self::Pods => "pods",
             Self::Cpu => "requests.cpu",
+            Self::Memory => "requests.memory",
         })
     }
 }
 
 impl Limited {
-    const ALL: [Self; 2] = [Self::Pods, Self::Cpu];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pods, Self::Cpu, Self::Memory];
 
     fn quantity(self, amount: i64) -> String {
         match self {
             Self::Pods => amount.to_string(),
             Self::Cpu => format!("{amount}m"),
+            Self::Memory => format!("{amount}Mi"),
         }
     }
 
     fn amount(self, quantity: &str) -> i64 {
-        match (self, quantity.strip_suffix('m')) {
-            (Self::Cpu, None) => 1_000 * quantity.parse().unwrap_or(0),
-            (_, number) => number.unwrap_or(quantity).parse().unwrap_or(0),
+        let number = |text: &str| text.parse().unwrap_or(0);
+        match self {
+            Self::Pods => number(quantity),
+            Self::Cpu => match quantity.strip_suffix('m') {
+                Some(thousandths) => number(thousandths),
+                None => 1_000 * number(quantity),
+            },
+            Self::Memory => match quantity.strip_suffix("Gi") {
+                Some(gibibytes) => 1_024 * number(gibibytes),
+                None => number(quantity.strip_suffix("Mi").unwrap_or_default()),
+            },
         }
     }
 
@@ -50,10 +63,12 @@ impl Limited {
     ///
     /// # Errors
     /// The names of the containers that must say what they request.
-    fn of_pod(self, pod: &Value) -> Result<i64, String> {
-        if self == Self::Pods {
-            return Ok(1);
-        }
+    pub fn of_pod(self, pod: &Value) -> Result<i64, String> {
+        let requests = match self {
+            Self::Pods => return Ok(1),
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+        };
         let spec = &pod["spec"];
         let init = spec["initContainers"].as_array().into_iter().flatten();
         let native = init.filter(|it| it["restartPolicy"] == "Always");
@@ -61,8 +76,8 @@ impl Limited {
         let mut silent = Vec::new();
         let mut sum = 0;
         for container in containers.chain(native) {
-            match container["resources"]["requests"]["cpu"].as_str() {
-                Some(cpu) => sum += self.amount(cpu),
+            match container["resources"]["requests"][requests].as_str() {
+                Some(requested) => sum += self.amount(requested),
                 None => silent.push(container["name"].as_str().unwrap_or_default()),
             }
         }
@@ -74,8 +89,8 @@ impl Limited {
     }
 
     /// What all pods of a namespace use.
-    fn used(self, store: &Store, namespace: &str) -> i64 {
-        let pods = store.all(&resources::PODS);
+    pub fn used(self, objects: &Objects, namespace: &str) -> i64 {
+        let pods = objects.all(&resources::PODS);
         let own = pods.filter(|(id, _)| id.namespace == namespace);
         own.filter_map(|(_, pod)| self.of_pod(pod).ok()).sum()
     }
@@ -88,11 +103,22 @@ fn quota(namespace: &str) -> Id {
 /// Limits a namespace to what its pods use now and `room` more; less than nothing overdraws the quota at once.
 pub fn set(store: &mut Store, namespace: &str, limited: Limited, room: i64) {
     let id = quota(namespace);
-    let hard = limited.used(store, namespace) + room;
+    let hard = limited.used(store.objects(), namespace) + room;
     let hard = limited.quantity(hard.max(0));
     let object = json!({"metadata": {}, "spec": {"hard": {limited.to_string(): hard}}});
     remove(store, namespace);
     let _ = store.create(&id, object, &writer("user"));
+}
+
+/// What the quota of a namespace limits, and to how much; `None` without a quota.
+#[must_use]
+pub fn limit(objects: &Objects, namespace: &str) -> Option<(Limited, i64)> {
+    let quota = objects.get(&quota(namespace))?;
+    let hard = |limited: Limited| {
+        let hard = quota["spec"]["hard"][limited.to_string()].as_str();
+        hard.map(|hard| (limited, limited.amount(hard)))
+    };
+    Limited::ALL.into_iter().find_map(hard)
 }
 
 /// Removes the quota of a namespace.
@@ -127,7 +153,7 @@ pub fn check(store: &Store, id: &Id, pod: &Value) -> Result<(), Failure> {
             let why = format!("failed quota: team: must specify {name} for: {silent}");
             Failure::rejected(id, &why)
         })?;
-        let used = limited.used(store, &id.namespace);
+        let used = limited.used(store.objects(), &id.namespace);
         if used + requested > limited.amount(hard) {
             let amount = |amount| format!("{name}={}", limited.quantity(amount));
             let (requested, used) = (amount(requested), amount(used));

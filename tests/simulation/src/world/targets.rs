@@ -80,6 +80,12 @@ impl TargetKind {
     }
 }
 
+/// The resources of a container that requests this much cpu, in thousandths, and memory, in Mi.
+#[must_use]
+pub fn requests(cpu: u16, memory: u16) -> Value {
+    json!({"requests": {"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")}})
+}
+
 /// Name of an actor's target.
 #[must_use]
 pub fn target_name(actor: &str) -> String {
@@ -167,6 +173,19 @@ pub fn has_ours(object: &Value) -> bool {
         }),
         _ => false,
     }
+}
+
+/// A pod, or a template of pods, without what the operator adds.
+#[must_use]
+pub fn without_sidecar(template: &Value) -> Value {
+    let mut pod = template.clone();
+    for list in ["containers", "initContainers"] {
+        if let Some(containers) = pod["spec"][list].as_array_mut() {
+            let is_ours = |name: &str| name.starts_with("asya-");
+            containers.retain(|it| !it["name"].as_str().is_some_and(is_ours));
+        }
+    }
+    pod
 }
 
 impl World {

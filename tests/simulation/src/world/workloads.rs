@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::admission::Review;
@@ -12,6 +13,7 @@ use crate::api_server::id::Id;
 use crate::api_server::object::Object;
 use crate::api_server::resources::{self, Resource};
 use crate::api_server::store::{Store, owners};
+use crate::clock;
 
 const MANAGER: &str = "kube-controller-manager";
 
@@ -188,27 +190,12 @@ impl Workload {
         };
         if let Err(denied) = world.admit(store, &review, &mut pod) {
             world.trace.add("workloads", &denied.message);
-            self.report_denied(store, (kind, &owner), &denied.message);
+            let creator = ("apps/v1", kind, id.namespace.as_str(), owner.as_str());
+            report_denied(store, creator, "FailedCreate", &denied.message);
             return Err(());
         }
         let _ = store.create(&id, pod, &writer(MANAGER));
         Ok(())
-    }
-
-    /// An Event about denied pods; one for all attempts.
-    fn report_denied(&self, store: &mut Store, (kind, name): (&str, &str), message: &str) {
-        let namespace = &self.id.namespace;
-        let id = Id::new(
-            &resources::CORE_EVENTS,
-            namespace,
-            &format!("{name}.denied"),
-        );
-        let event = json!({
-            "metadata": {}, "type": "Warning", "reason": "FailedCreate", "message": message,
-            "involvedObject": {"apiVersion": "apps/v1", "kind": kind, "namespace": namespace, "name": name},
-            "lastTimestamp": crate::clock::now_text(),
-        });
-        let _ = store.create(&id, event, &writer(MANAGER));
     }
 
     fn report(&self, store: &mut Store, current: usize, ready: usize, old: usize) {
@@ -256,6 +243,40 @@ impl Workload {
         object["status"] = status;
         let _ = store.update(&self.id, object, &status_writer(MANAGER));
     }
+}
+
+/// How often at most an Event about denied pods is updated, in seconds.
+const REPORT_INTERVAL: i64 = 10;
+
+/// The creator of a pod reports that it was denied: one Event, updated while attempts are denied.
+pub fn report_denied(
+    store: &mut Store,
+    (api_version, kind, namespace, name): (&str, &str, &str, &str),
+    reason: &str,
+    message: &str,
+) {
+    let name_of_event = format!("{name}.denied");
+    let id = Id::new(&resources::CORE_EVENTS, namespace, &name_of_event);
+    let creator =
+        json!({"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name});
+    let event = json!({
+        "metadata": {}, "type": "Warning", "reason": reason, "message": message,
+        "involvedObject": creator, "lastTimestamp": clock::now_text(),
+    });
+    let Some(live) = store.get(&id) else {
+        let _ = store.create(&id, event, &writer(MANAGER));
+        return;
+    };
+    let last = live["lastTimestamp"].as_str();
+    let last: Option<Timestamp> = last.and_then(|time| time.parse().ok());
+    let since = last.map(|last| clock::now().duration_since(last).as_secs());
+    if since.is_some_and(|since| since < REPORT_INTERVAL) {
+        return;
+    }
+    let mut object = live.to_value();
+    object["message"] = message.into();
+    object["lastTimestamp"] = event["lastTimestamp"].clone();
+    let _ = store.update(&id, object, &writer(MANAGER));
 }
 
 /// Whether a pod is ready.

@@ -119,6 +119,24 @@ impl OwnerKind {
         }
     }
 
+    /// A user lets the pods request these resources. KAITO's pods request only GPUs.
+    pub fn request(self, object: &mut Value, resources: &Value) {
+        let pods = match self {
+            Self::Kserve => vec![&mut object["spec"]["predictor"]],
+            Self::Kaito => Vec::new(),
+            Self::Ray => {
+                let spec = &mut object["spec"];
+                spec["headGroupSpec"]["template"]["spec"]["containers"][0]["resources"] =
+                    resources.clone();
+                vec![&mut spec["workerGroupSpecs"][0]["template"]["spec"]]
+            }
+            Self::Argo | Self::Replace => vec![&mut object["spec"]["template"]["spec"]],
+        };
+        for pod in pods {
+            pod["containers"][0]["resources"] = resources.clone();
+        }
+    }
+
     /// A user changes the number of pods. KAITO's Workspaces do not specify it, nor do manifests.
     pub fn set_replicas(self, object: &mut Value, replicas: u8) {
         match self {
