@@ -82,13 +82,6 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
             }
         }
         Action::DeleteTarget(actor, kind) => delete(world, &target(*kind, actor)),
-        Action::RequestResources(actor, kind, cpu, memory) => {
-            update(world, &target(*kind, actor), |object| {
-                let containers = &mut object["spec"]["template"]["spec"]["containers"];
-                containers[0]["resources"] = requests(*cpu, *memory);
-            });
-        }
-        Action::DeletePod(actor, kind, number) => delete_pod(world, *kind, actor, *number),
         Action::DeleteChild(actor, kind) => {
             let (resource, name): (&'static Resource, &str) = match *kind {
                 "StatefulSet" => (&resources::STATEFUL_SETS, actor.1),
@@ -126,6 +119,8 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
         | Action::DeleteHpa(_)
         | Action::SetQuota(..)
         | Action::FillQuota(..)
+        | Action::RequestResources(..)
+        | Action::DeletePod(..)
         | Action::DeleteQuota(_)
         | Action::SetClock(_) => act_on_cluster(world, action),
         // Handled above.
@@ -137,7 +132,7 @@ pub fn act(world: &World, replicas: &Replicas, webhooks: &WebhookReplicas, actio
     }
 }
 
-/// Executes an action on something other than actors and targets.
+/// Executes an action on the cluster, or one that quotas decide about.
 fn act_on_cluster(world: &World, action: &Action) {
     match action {
         Action::UninstallKeda { stops_first } => {
@@ -175,6 +170,13 @@ fn act_on_cluster(world: &World, action: &Action) {
         Action::DeleteQuota(namespace) => {
             quotas::remove(&mut world.server.lock().store, namespace);
         }
+        Action::RequestResources(actor, kind, cpu, memory) => {
+            update(world, &target(*kind, actor), |object| {
+                let containers = &mut object["spec"]["template"]["spec"]["containers"];
+                containers[0]["resources"] = requests(*cpu, *memory);
+            });
+        }
+        Action::DeletePod(actor, kind, number) => delete_pod(world, *kind, actor, *number),
         Action::SetClock(seconds) => clock::set_error(*seconds),
         _ => {}
     }

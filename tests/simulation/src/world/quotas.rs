@@ -89,6 +89,7 @@ impl Limited {
     }
 
     /// What all pods of a namespace use.
+    #[must_use]
     pub fn used(self, objects: &Objects, namespace: &str) -> i64 {
         let pods = objects.all(&resources::PODS);
         let own = pods.filter(|(id, _)| id.namespace == namespace);
