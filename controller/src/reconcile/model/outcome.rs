@@ -243,6 +243,15 @@ impl CommonOutcome {
         }
     }
 
+    /// The outcome while a binding's first `ScaledObject` waits for this.
+    #[must_use]
+    pub fn awaiting(mut self, waits_for: Option<ScalingWait>) -> Self {
+        if let Some(scaled) = &mut self.scaling {
+            scaled.waits_for = waits_for;
+        }
+        self
+    }
+
     /// Whether the queue in the previous status is not the one that serves now.
     pub fn serves_another_queue(&self, observed: &Observed) -> bool {
         let previous = observed.previous.queue.as_ref();

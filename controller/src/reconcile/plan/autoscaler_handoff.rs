@@ -12,7 +12,7 @@ use super::controller_rollout::RolloutBlocker;
 use super::rollout::inputs::{RECHECK_INTERVAL, RolloutAction, RolloutDecision};
 use super::rollout::params::{SlotChange, new_slot};
 use super::scaling::ScalingTeardown;
-use super::steps::ScalingStep;
+use super::steps::{ScalingRestriction, ScalingStep};
 use crate::cluster::rollouts::FALLBACK_REQUEUE;
 use crate::fault::{Fault, Reason};
 use crate::reconcile::contention::history::ContentionHistory;
@@ -94,23 +94,19 @@ pub(super) fn handoff_of(observed: &Observed) -> Option<&AutoscalerHandoff> {
     observed.resolved()?.target.scale.handoff()
 }
 
-/// Plans the annotation. Sets in `scaling` what it waits for, or a fault if the annotation was reverted and must not be
-/// written for now.
+/// Plans the annotation.
 pub(super) fn plan_handoff(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
-    mut scaling: Option<&mut ScalingStep>,
+    scaling: Option<&ScalingStep>,
     rollout: Option<&RolloutDecision>,
     now: Timestamp,
 ) -> Option<HandoffStep> {
-    let step = decide(observed, history, scaling.as_deref_mut(), rollout, now)?;
+    let step = decide(observed, history, scaling, rollout, now)?;
     let by_itself = step.change().is_some() && rollout == Some(&RolloutDecision::NotNeeded);
     let Some(blocker) = observed.rollout().filter(|_| by_itself).and_then(blocker) else {
         return Some(step);
     };
-    if let Some(ScalingStep::Enabled(plan)) = scaling {
-        plan.waits_for = Some(ScalingWait::Handoff(blocker.text().to_owned()));
-    }
     Some(HandoffStep::Blocked(blocker))
 }
 
@@ -170,7 +166,7 @@ pub(super) fn slot_change(
 fn decide(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
-    scaling: Option<&mut ScalingStep>,
+    scaling: Option<&ScalingStep>,
     rollout: Option<&RolloutDecision>,
     now: Timestamp,
 ) -> Option<HandoffStep> {
@@ -180,7 +176,7 @@ fn decide(
         return Some(HandoffStep::Set(FieldDecision::Keep));
     };
     let history = history?;
-    match (&scaling, handoff.is_set) {
+    match (scaling, handoff.is_set) {
         (
             ScalingStep::Disabled(ScalingTeardown {
                 completed: true, ..
@@ -202,13 +198,26 @@ fn decide(
         has_desired_value: handoff.is_set,
     };
     let decision = history.decide(ContestedPart::Autoscaler, view, now);
-    if let (true, ScalingStep::Enabled(plan)) = (decision.is_contested(), &mut *scaling) {
-        plan.fault = Some(reverted_fault(handoff));
-    }
     // If no rollout is due, keep the owner's autoscaler until ours can replace it at once (SAFE-20).
     let is_waiting = scaling.waits_for().is_some() && rollout == Some(&RolloutDecision::NotNeeded);
     let is_due = decision != FieldDecision::Write || (is_due(rollout) && !is_waiting);
     is_due.then_some(HandoffStep::Set(decision))
+}
+
+/// How the annotation restricts scaling: the queue does not scale the target while the annotation has to wait, or was
+/// reverted and must not be written for now.
+pub(super) fn scaling_restriction(observed: &Observed, step: &HandoffStep) -> ScalingRestriction {
+    match step {
+        HandoffStep::Set(decision) if decision.is_contested() => ScalingRestriction {
+            fault: handoff_of(observed).map(reverted_fault),
+            ..ScalingRestriction::default()
+        },
+        HandoffStep::Blocked(blocker) => ScalingRestriction {
+            waits_for: Some(ScalingWait::Handoff(blocker.text().to_owned())),
+            ..ScalingRestriction::default()
+        },
+        HandoffStep::Set(_) | HandoffStep::Remove => ScalingRestriction::default(),
+    }
 }
 
 /// Whether to write now: with a rollout, or if none is needed, so that pods restart only once (ROLL-3).

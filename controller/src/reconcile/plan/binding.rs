@@ -27,40 +27,37 @@ use crate::reconcile::model::target_pods::actor_hash;
 /// Plans an active binding.
 pub(super) fn plan_binding(observed: &Observed, now: Timestamp) -> Plan {
     let target_is_known = target_is_known(observed);
-    let mut scaling = plan_scaling_step(observed, now);
-    let fault = scaling.as_ref().and_then(ScalingStep::fault);
+    let scaling = plan_scaling_step(observed, now);
     if observed.actor.annotations.paused {
+        let fault = scaling.as_ref().and_then(ScalingStep::fault);
         let outcome = BindingOutcome::initial(observed, fault);
         return Plan::Paused(Box::new(outcome.into()));
     }
-    let mut initial = CommonOutcome::initial(observed, fault);
     let leaves_objects_alone = is_reconcile_once_done(&observed.actor, &observed.previous);
     let history = observed.contention_history();
     let history = history.as_ref();
     let rollout = plan_rollout(observed, history, now);
     let probe = plan_probe(observed);
-    let (target, rollout, retired) = if leaves_objects_alone {
+    let (target, scaling, rollout, retired) = if leaves_objects_alone {
         let rollout = rollout.filter(|decision| !decision.replaces_pods());
-        (TargetSteps::default(), rollout, RetiredCheck::default())
+        let target = TargetSteps::default();
+        (target, scaling, rollout, RetiredCheck::default())
     } else {
-        let scaling = scaling.as_mut();
-        let target = plan_target_steps(observed, history, scaling, rollout.as_ref(), &probe, now);
-        (target, rollout, retired::plan_check(observed))
+        let (target, scaling) =
+            plan_target_steps(observed, history, scaling, rollout.as_ref(), &probe, now);
+        (target, scaling, rollout, retired::plan_check(observed))
     };
     let idle_slot = autoscaler_handoff::slot_change(observed, target.handoff.as_ref(), now);
     let rollout = rollout.map(|decision| PlannedRollout {
         params: RolloutParams::new(observed, &decision, idle_slot, now),
         decision,
     });
-    if let Some(scaled) = &mut initial.scaling {
-        // The steps for the target may have added a fault.
-        scaled.fault = scaling.as_ref().and_then(ScalingStep::fault);
-        scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for).cloned();
-    }
+    let fault = scaling.as_ref().and_then(ScalingStep::fault);
+    let waits_for = scaling.as_ref().and_then(ScalingStep::waits_for).cloned();
     Plan::Active(Box::new(ActivePlan {
         finalizers: plan_finalizers(observed),
         frees_slot: rollout.is_none() && target_is_known,
-        initial,
+        initial: CommonOutcome::initial(observed, fault).awaiting(waits_for),
         common: CommonPlan {
             queue: plan_queue(observed),
             leaves_objects_alone,

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use serde_json::Value;
 
-use super::steps::{ScalingStep, WorkloadStep, WorkloadUpdate};
+use super::steps::{ScalingRestriction, ScalingStep, WorkloadStep, WorkloadUpdate};
 use super::{ChildStep, recorded, scaled_object_contention};
 use crate::reconcile::contention::ContestedPart;
 use crate::reconcile::contention::drift_restore::{self, RestoreTiming, RestoredDrift};
@@ -40,6 +40,23 @@ pub struct Drift {
 }
 
 impl DriftPlan {
+    /// The step for the workload, which is kept as it is while its restore is postponed.
+    pub(super) fn restrict_workload(&self, step: WorkloadStep) -> WorkloadStep {
+        if is_postponed(self.workload) {
+            WorkloadStep::Keep
+        } else {
+            step
+        }
+    }
+
+    /// The same for the `ScaledObject`.
+    pub(super) fn scaling_restriction(&self) -> ScalingRestriction {
+        ScalingRestriction {
+            keep_scaled_object: is_postponed(self.scaled_object),
+            ..ScalingRestriction::default()
+        }
+    }
+
     /// Time until postponed drift is restored.
     pub fn recheck_after(&self) -> Option<Duration> {
         let all = [self.workload, self.scaled_object].into_iter().flatten();
@@ -61,6 +78,10 @@ impl DriftPlan {
             .flatten()
             .collect()
     }
+}
+
+fn is_postponed(timing: Option<RestoreTiming>) -> bool {
+    matches!(timing, Some(RestoreTiming::In(_)))
 }
 
 fn workload_drift(observed: &Observed) -> Option<Drift> {
@@ -104,32 +125,21 @@ pub fn only_applied(drifts: Vec<RestoredDrift>, applied: &[InventoryEntry]) -> V
     drifts.into_iter().filter(is_applied).collect()
 }
 
-/// Decides, and keeps the steps from applying objects whose restore is postponed.
+/// Decides when to restore the objects that these steps would apply.
 pub(super) fn plan_drift(
     observed: &Observed,
-    workload: &mut WorkloadStep,
-    scaling: Option<&mut ScalingStep>,
+    workload: &WorkloadStep,
+    scaling: Option<&ScalingStep>,
     now: Timestamp,
 ) -> DriftPlan {
     let entries = &observed.previous.conflicts;
-    let drifted_workload = drifted_workload(observed, workload);
-    let drifted_scaled_object = drifted_scaled_object(observed, scaling.as_deref());
-    let mut plan = DriftPlan::default();
-    if let Some(uid) = drifted_workload {
-        let timing = drift_restore::decide(entries, uid, ContestedPart::Workload, now);
-        if timing != RestoreTiming::Now {
-            *workload = WorkloadStep::Keep;
-        }
-        plan.workload = Some(timing);
+    let timing = |uid: &str, part| drift_restore::decide(entries, uid, part, now);
+    DriftPlan {
+        workload: drifted_workload(observed, workload)
+            .map(|uid| timing(uid, ContestedPart::Workload)),
+        scaled_object: drifted_scaled_object(observed, scaling)
+            .map(|uid| timing(uid, ContestedPart::ScaledObject)),
     }
-    if let (Some(uid), Some(ScalingStep::Enabled(step))) = (drifted_scaled_object, scaling) {
-        let timing = drift_restore::decide(entries, uid, ContestedPart::ScaledObject, now);
-        if timing != RestoreTiming::Now {
-            step.scaled_object = ChildStep::Keep;
-        }
-        plan.scaled_object = Some(timing);
-    }
-    plan
 }
 
 /// UID of the workload if it was applied with the current desired content and has drifted since.

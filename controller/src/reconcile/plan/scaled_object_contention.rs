@@ -8,11 +8,11 @@ use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::contention::{ContestedPart, FieldDecision, FieldView};
 use crate::reconcile::model::observed::Observed;
 
-/// Decides, and keeps `scaling` from applying the `ScaledObject` while it must not be written.
+/// Decides for the `ScaledObject`; `None` while that is impossible.
 pub(super) fn plan_scaled_object_contention(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
-    scaling: Option<&mut ScalingStep>,
+    scaling: Option<&ScalingStep>,
     now: Timestamp,
 ) -> Option<FieldDecision> {
     let plan = match scaling? {
@@ -31,11 +31,7 @@ pub(super) fn plan_scaled_object_contention(
         // The desired state has changed, so this is not a conflict.
         return Some(FieldDecision::Write);
     }
-    let decision = history.decide(ContestedPart::ScaledObject, view, now);
-    if decision.is_contested() {
-        plan.scaled_object = ChildStep::Keep;
-    }
-    Some(decision)
+    Some(history.decide(ContestedPart::ScaledObject, view, now))
 }
 
 /// Whether the existing object is the one that we applied with the current desired content.

@@ -19,18 +19,18 @@ use crate::reconcile::model::outcome::{CommonOutcome, StandaloneOutcome};
 /// Plans an active standalone actor.
 pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
     let previously_applied = recorded_workload(observed).cloned();
-    let mut workload = plan_workload(observed);
+    let workload = plan_workload(observed);
     // While the deletion waits until the queue is empty, a deleted workload is recreated even if `reconcile: Once` is
     // done: messages still wait for it.
     let is_recreation = observed.actor.metadata.deleting && workload == WorkloadStep::Create;
     let leaves_objects_alone =
         is_reconcile_once_done(&observed.actor, &observed.previous) && !is_recreation;
-    let mut scaling = plan_scaling_step(observed, &workload, now);
+    let scaling = plan_scaling_step(observed, &workload, now);
     let stop = stop::plan_stop(observed, now);
     let (scaling_teardown, stopped) = stop.map_or_else(Default::default, |stop| {
         (Some(ScalingStep::Disabled(stop.scaling)), stop.workloads)
     });
-    scaling = scaling.or(scaling_teardown);
+    let scaling = scaling.or(scaling_teardown);
     let scaling_fault = scaling.as_ref().and_then(ScalingStep::fault);
     if observed.actor.annotations.paused {
         let mut outcome = StandaloneOutcome::initial(observed, scaling_fault);
@@ -38,7 +38,9 @@ pub(super) fn plan_standalone(observed: &Observed, now: Timestamp) -> Plan {
         return Plan::Paused(Box::new(outcome.into()));
     }
     let initial = CommonOutcome::initial(observed, scaling_fault);
-    let drift = drift::plan_drift(observed, &mut workload, scaling.as_mut(), now);
+    let drift = drift::plan_drift(observed, &workload, scaling.as_ref(), now);
+    let workload = drift.restrict_workload(workload);
+    let scaling = scaling.map(|step| step.restricted_by(drift.scaling_restriction()));
     let is_actionable = observed.desired.is_ok();
     let previous_workload = observed.previous_workload.clone();
     let steps = StandalonePlan {

@@ -5,6 +5,7 @@ use asya_shared::resolve::ObjectRef;
 use crate::broker::ReadyQueue;
 use crate::fault::{Fault, Requeue};
 use crate::reconcile::model::outcome::ScalingWait;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::scaling::{ScalingPlan, ScalingTeardown};
 
 /// Scales up an object that has no pods (SO-6).
@@ -65,6 +66,17 @@ pub enum ScalingStep {
     Blocked(ScalingTeardown, Fault),
 }
 
+/// What contention or drift leaves of a planned scaling step.
+#[derive(Debug, Default, PartialEq)]
+pub struct ScalingRestriction {
+    /// The `ScaledObject` must not be written now.
+    pub keep_scaled_object: bool,
+    /// Why the target cannot be scaled as desired.
+    pub fault: Option<Fault>,
+    /// What a binding's first `ScaledObject` waits for.
+    pub waits_for: Option<ScalingWait>,
+}
+
 impl WorkloadStep {
     pub fn writes(&self) -> bool {
         matches!(self, Self::Create | Self::Update(_))
@@ -80,6 +92,24 @@ impl WorkloadStep {
 }
 
 impl ScalingStep {
+    /// The step under this restriction. Nothing restricts the deletion of KEDA's objects.
+    #[must_use]
+    pub fn restricted_by(self, restriction: ScalingRestriction) -> Self {
+        match self {
+            Self::Enabled(plan) => Self::Enabled(ScalingPlan {
+                scaled_object: if restriction.keep_scaled_object {
+                    ChildStep::Keep
+                } else {
+                    plan.scaled_object
+                },
+                fault: restriction.fault.or(plan.fault),
+                waits_for: restriction.waits_for.or(plan.waits_for),
+                ..plan
+            }),
+            Self::Disabled(_) | Self::Blocked(..) => self,
+        }
+    }
+
     /// Why the workload cannot be scaled.
     pub fn fault(&self) -> Option<Fault> {
         match self {

@@ -24,12 +24,17 @@ use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 fn plan(
     observed: &Observed,
-    scaling: Option<&mut ScalingStep>,
+    scaling: Option<&ScalingStep>,
     rollout: Option<&RolloutDecision>,
     now: Timestamp,
 ) -> Option<HandoffStep> {
     let history = observed.contention_history();
     plan_handoff(observed, history.as_ref(), scaling, rollout, now)
+}
+
+/// Scaling as far as this step for the annotation allows it.
+fn restricted(scaling: ScalingStep, observed: &Observed, step: &HandoffStep) -> ScalingStep {
+    scaling.restricted_by(super::scaling_restriction(observed, step))
 }
 
 fn handoff(is_set: bool) -> AutoscalerHandoff {
@@ -102,7 +107,7 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
     let annotate = RolloutDecision::Act(RolloutAction::Annotate("v".to_owned()));
     let on = || scaled(None);
     let off = || unscaled(true);
-    for (is_set, mut scaling, roll, expected) in [
+    for (is_set, scaling, roll, expected) in [
         (
             false,
             on(),
@@ -170,13 +175,13 @@ fn handoff_is_written_with_a_due_rollout_or_when_none_is_needed() {
         ),
     ] {
         let observed = handed_off(is_set, &json!({}));
-        let step = plan(&observed, Some(&mut scaling), roll, now());
+        let step = plan(&observed, Some(&scaling), roll, now());
         assert_eq!(step, expected, "{is_set}, {scaling:?}, {roll:?}");
     }
     let plain = observed_with(&[], false);
     let step = plan(
         &plain,
-        Some(&mut on()),
+        Some(&on()),
         Some(&RolloutDecision::NotNeeded),
         now(),
     );
@@ -222,11 +227,11 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
     let no_rollout = Some(&RolloutDecision::NotNeeded);
     let mut lost = handed_off(false, &json!({}));
     lost.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let mut scaling = ScalingStep::Blocked(
+    let scaling = ScalingStep::Blocked(
         ScalingTeardown::default(),
         super::reverted_fault(&handoff(false)),
     );
-    let step = plan(&lost, Some(&mut scaling), no_rollout, now());
+    let step = plan(&lost, Some(&scaling), no_rollout, now());
     assert!(
         matches!(step, Some(HandoffStep::Set(FieldDecision::RecordConflict))),
         "{step:?}"
@@ -248,8 +253,8 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
         ("Stopped", 5, now(), HandoffStep::Set(FieldDecision::Yield)),
     ] {
         let observed = handed_off(false, &entry(state, conflicts));
-        let mut scaling = scaled(None);
-        let step = plan(&observed, Some(&mut scaling), no_rollout, at);
+        let step = plan(&observed, Some(&scaled(None)), no_rollout, at);
+        let scaling = restricted(scaled(None), &observed, step.as_ref().unwrap());
         let has_fault = scaling.fault().map(|it| it.reason) == Some(Reason::RivalAutoscaler);
         assert_eq!(
             has_fault,
@@ -267,7 +272,7 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
     ] {
         let step = plan(
             &handed_off(false, &status),
-            Some(&mut scaled(None)),
+            Some(&scaled(None)),
             no_rollout,
             now(),
         );
@@ -275,20 +280,16 @@ fn reverted_handoff_is_rewritten_with_backoff_until_the_fifth_conflict() {
         assert_eq!(lost, is_lost, "{status}: {step:?}");
     }
     reverted["conflicts"] = entry("Held", 4)["conflicts"].clone();
-    let mut scaling = scaled(None);
-    let step = plan(
-        &handed_off(false, &reverted),
-        Some(&mut scaling),
-        no_rollout,
-        now(),
-    );
+    let observed = handed_off(false, &reverted);
+    let step = plan(&observed, Some(&scaled(None)), no_rollout, now());
     let lost = matches!(step, Some(HandoffStep::Set(FieldDecision::RecordConflict)));
     assert!(lost, "{step:?}");
+    let scaling = restricted(scaled(None), &observed, &step.unwrap());
     let reason = scaling.fault().map(|it| it.reason);
     assert_eq!(reason, Some(Reason::RivalAutoscaler));
 
     let rewritten = handed_off(true, &entry("Held", 1));
-    let step = plan(&rewritten, Some(&mut scaled(None)), no_rollout, now());
+    let step = plan(&rewritten, Some(&scaled(None)), no_rollout, now());
     assert_eq!(
         step,
         Some(HandoffStep::Set(FieldDecision::AwaitReset(

@@ -3,37 +3,38 @@
 use asya_shared::resolve::{GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::reconcile::contention::FieldDecision;
 use crate::reconcile::contention::history::ContentionHistory;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::autoscaler_handoff::plan_handoff;
+use crate::reconcile::plan::autoscaler_handoff::{self, HandoffStep, plan_handoff};
 use crate::reconcile::plan::decision::TargetSteps;
 use crate::reconcile::plan::probe::PlannedProbe;
 use crate::reconcile::plan::replicas::plan_replicas;
 use crate::reconcile::plan::rollout::inputs::RolloutDecision;
 use crate::reconcile::plan::scale_from_zero::plan_scale_from_zero;
 use crate::reconcile::plan::scaled_object_contention::plan_scaled_object_contention;
-use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::plan::steps::{ScalingRestriction, ScalingStep};
 use crate::reconcile::plan::template::write::TemplateParams;
 use crate::reconcile::plan::template::{TemplateStep, plan_template};
 
-/// Plans the steps, and changes `scaling` where another manager contests its fields.
+/// Plans the steps. Returns them with the step for scaling, as far as contention over its fields allows it.
 pub(super) fn plan_target_steps(
     observed: &Observed,
     history: Option<&ContentionHistory<'_>>,
-    mut scaling: Option<&mut ScalingStep>,
+    scaling: Option<ScalingStep>,
     rollout: Option<&RolloutDecision>,
     probe: &PlannedProbe,
     now: Timestamp,
-) -> TargetSteps {
-    let actor_annotation = plan_actor_annotation(observed);
-    let contention = plan_scaled_object_contention(observed, history, scaling.as_deref_mut(), now);
-    let handoff = plan_handoff(observed, history, scaling.as_deref_mut(), rollout, now);
-    let scaling = scaling.as_deref();
+) -> (TargetSteps, Option<ScalingStep>) {
+    let contention = plan_scaled_object_contention(observed, history, scaling.as_ref(), now);
+    let handoff = plan_handoff(observed, history, scaling.as_ref(), rollout, now);
+    let restriction = scaling_restriction(observed, contention, handoff.as_ref());
+    let scaling = scaling.map(|step| step.restricted_by(restriction));
     let template = plan_template(observed, history, now).unwrap_or_default();
-    TargetSteps {
+    let steps = TargetSteps {
         scaled_object_contention: contention,
-        replicas_contention: plan_replicas(observed, history, scaling, now),
-        scale_from_zero: plan_scale_from_zero(observed, scaling, rollout, probe),
+        replicas_contention: plan_replicas(observed, history, scaling.as_ref(), now),
+        scale_from_zero: plan_scale_from_zero(observed, scaling.as_ref(), rollout, probe),
         template_params: match template {
             TemplateStep::Apply | TemplateStep::RecordConflict => {
                 TemplateParams::new(observed, probe.params.replaced)
@@ -42,7 +43,20 @@ pub(super) fn plan_target_steps(
         },
         template,
         handoff,
-        actor_annotation,
+        actor_annotation: plan_actor_annotation(observed),
+    };
+    (steps, scaling)
+}
+
+fn scaling_restriction(
+    observed: &Observed,
+    contention: Option<FieldDecision>,
+    handoff: Option<&HandoffStep>,
+) -> ScalingRestriction {
+    let by_handoff = handoff.map(|step| autoscaler_handoff::scaling_restriction(observed, step));
+    ScalingRestriction {
+        keep_scaled_object: contention.is_some_and(FieldDecision::is_contested),
+        ..by_handoff.unwrap_or_default()
     }
 }
 

@@ -129,8 +129,9 @@ fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
         }])
     };
     let planned = |observed: &Observed| {
-        let mut step = plan_workload(observed);
-        let drift = drift::plan_drift(observed, &mut step, None, now());
+        let step = plan_workload(observed);
+        let drift = drift::plan_drift(observed, &step, None, now());
+        let step = drift.restrict_workload(step);
         assert_eq!(standalone_plan(observed).workload, step);
         (step, drift.workload)
     };

@@ -81,11 +81,11 @@ fn handoff_by_itself_waits_until_the_pods_may_be_replaced() {
             (false, HandoffStep::Set(FieldDecision::Write)),
             (true, HandoffStep::Remove),
         ] {
-            let mut scaling = if is_set { unscaled(true) } else { scaled(None) };
+            let scaling = if is_set { unscaled(true) } else { scaled(None) };
             let mut rollout = rollable(2);
             change(&mut rollout);
             let observed = with_rollout(is_set, rollout.clone());
-            let step = plan(&observed, Some(&mut scaling), no_rollout, now()).unwrap();
+            let step = plan(&observed, Some(&scaling), no_rollout, now()).unwrap();
             let Some(expected) = expected else {
                 assert_eq!(step, written, "{case}");
                 continue;
@@ -95,18 +95,18 @@ fn handoff_by_itself_waits_until_the_pods_may_be_replaced() {
             };
             assert_eq!(step.change(), None);
             assert!(blocker.text().contains(expected), "{case}: {blocker:?}");
-            let reported = scaling.waits_for().cloned();
+            let reported = restricted(scaling, &observed, &step).waits_for().cloned();
             let waits = ScalingWait::Handoff(blocker.text().to_owned());
             assert_eq!(reported, (!is_set).then_some(waits), "{case}");
 
-            let mut scaling = if is_set { unscaled(true) } else { scaled(None) };
+            let scaling = if is_set { unscaled(true) } else { scaled(None) };
             // A rollout has considered all of that.
-            let with_rollout_step = plan(&observed, Some(&mut scaling), Some(&annotate), now());
+            let with_rollout_step = plan(&observed, Some(&scaling), Some(&annotate), now());
             assert_eq!(with_rollout_step, Some(written.clone()), "{case}");
 
             rollout.availability.active = 0;
             let without_pods = with_rollout(is_set, rollout);
-            let step = plan(&without_pods, Some(&mut scaling), no_rollout, now());
+            let step = plan(&without_pods, Some(&scaling), no_rollout, now());
             assert_eq!(step, Some(written), "{case}");
         }
     }
