@@ -8,7 +8,7 @@ use super::common::{ModeReport, Report};
 use super::conditions::set_conditions;
 use super::drain::{DrainReport, drain_report};
 use super::inventory::inventory;
-use super::queue::set_queues;
+use super::queue::queue_report;
 use super::standalone::standalone_report;
 use super::transport::summarize_transport;
 use crate::fault::Requeue;
@@ -47,7 +47,8 @@ pub(super) fn active_report(observed: &Observed, mode: ActiveMode<'_>, now: Time
         inventory: inventory(observed, outcome, mode.standalone()),
         ..AsyncActorStatus::default()
     };
-    let queues = set_queues(observed, outcome, &mut status);
+    let queues = queue_report(observed, outcome);
+    queues.fields.write_into(&mut status);
     let transport = summarize_transport(observed, outcome);
     let ModeReport {
         state,

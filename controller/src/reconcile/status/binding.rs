@@ -13,9 +13,9 @@ mod target;
 use std::time::Duration;
 
 use annotated::annotated;
-use asya_shared::api::{AsyncActorStatus, InjectionStatus, Mode};
+use asya_shared::api::{AsyncActorStatus, InjectionStatus, Mode, QueueStatus};
 use conditions::{ConditionInputs, binding_conditions};
-use conflicts::set_binding_conflicts;
+use conflicts::conflict_report;
 use injected::{InjectedReport, injected_report};
 use injection::injection_status;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -26,7 +26,7 @@ use state::BindingStateInputs;
 use target::set_target;
 
 use super::common::ModeReport;
-use super::scaling::{ScalingStatusInputs, ScalingSummary, set_scaling};
+use super::scaling::{ScalingReport, ScalingStatusInputs, scaling_report};
 use super::transport::TransportSummary;
 use crate::clock_skew::to_the_second;
 use crate::fault::{Reason, Requeue};
@@ -52,7 +52,9 @@ pub(super) fn binding_report(
     status.mode = Some(Mode::Binding);
     let pods = PodsReport::new(observed, binding, outcome, now);
     let desired = pods.listed.as_ref().map(|it| it.desired);
-    let scaling = set_target_scaling(status, observed, binding, outcome, desired, now);
+    let queue = status.queue.as_ref();
+    let scaling = target_scaling_report(observed, binding, outcome, queue, desired, now);
+    scaling.fields.write_into(status);
     set_target(status, observed, binding, pods.listed.as_ref());
     let workload_fault = transport.spec_fault.or(outcome.common.fault.as_ref());
     let decision = state::decide(&BindingStateInputs {
@@ -72,7 +74,8 @@ pub(super) fn binding_report(
     status.progressing_since = decision.progressing_since.map(Time);
     status.rollout = rollout_status(observed, outcome, now);
     status.roll_annotations = annotated(observed, outcome);
-    let conflicts = set_binding_conflicts(status, observed, outcome, now);
+    let conflicts = conflict_report(observed, outcome, now);
+    conflicts.fields.write_into(status);
     let requeue = requeues(observed, binding, outcome, &pods)
         .chain(conflicts.requeues)
         .fold(scaling.requeue, Requeue::sooner);
@@ -145,22 +148,23 @@ fn replicas_of_target(binding: &ObservedBinding) -> Option<i32> {
     binding.resolved()?.target.replicas
 }
 
-/// Writes the scaling fields, and the evidence that the queue has scaled the target.
-fn set_target_scaling<'a>(
-    status: &mut AsyncActorStatus,
+/// Reports scaling, with the evidence that the queue has scaled the target.
+fn target_scaling_report<'a>(
     observed: &'a Observed,
     binding: &ObservedBinding,
     outcome: &BindingOutcome,
+    queue: Option<&QueueStatus>,
     desired: Option<i32>,
     now: Timestamp,
-) -> ScalingSummary<'a> {
+) -> ScalingReport<'a> {
     let inputs = ScalingStatusInputs {
         outcome: &outcome.common,
+        queue,
         other_autoscaler: None,
         stopped: false,
         pods_verified: outcome.rollout == RolloutOutcome::NoPodsYet,
     };
-    let mut scaling = set_scaling(status, observed, inputs, |_| desired, now);
+    let mut scaling = scaling_report(observed, inputs, |_| desired, now);
     let target = binding.resolved().map(|it| &it.target);
     let may_be_at_zero = target.is_none_or(|target| target.replicas == Some(0));
     if observed.scaling.scaled_object.ours().is_some()
@@ -170,8 +174,9 @@ fn set_target_scaling<'a>(
     {
         // Keep the reference until the target has pods: it may have to be scaled up once nothing scales it any more
         // (SO-6), even if KEDA has been removed since.
-        let reference = status.scaled_object_ref.take();
-        status.scaled_object_ref = reference.or(scaling.remembered_reference.take());
+        let settings = &mut scaling.fields.settings;
+        let reference = settings.scaled_object_ref.take();
+        settings.scaled_object_ref = reference.or(scaling.remembered_reference.take());
     }
     scaling
 }

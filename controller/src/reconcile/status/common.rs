@@ -1,6 +1,7 @@
 //! Types of the reports of both modes.
 
-use asya_shared::api::{AsyncActorStatus, ObjectReference, State};
+use asya_shared::api::{AsyncActorStatus, ConflictStatus, ObjectReference, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::conditions::ConditionReport;
@@ -27,6 +28,21 @@ pub struct ModeReport {
     /// When STATUS changes with time alone.
     pub recheck_at: Option<Timestamp>,
     pub events: Vec<NewEvent>,
+}
+
+/// The fields of the status about changes by other field managers.
+pub struct ConflictFields {
+    pub conflicts: Vec<ConflictStatus>,
+    pub count: Option<i64>,
+    pub last_time: Option<Time>,
+}
+
+impl ConflictFields {
+    pub fn write_into(self, status: &mut AsyncActorStatus) {
+        status.conflicts = self.conflicts;
+        status.conflict_count = self.count;
+        status.last_conflict_time = self.last_time;
+    }
 }
 
 /// Reference to an object with the actor's name.

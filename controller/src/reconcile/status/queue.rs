@@ -17,22 +17,38 @@ use crate::telemetry::events::{EventReason, NewEvent};
 /// Requeue interval for a queue that was just retired.
 const NEWLY_RETIRED_RECHECK: Duration = Duration::from_secs(1);
 
-/// Requeues and Events due to the reported queues.
+/// The queues, as reported.
 pub(super) struct QueueReport {
+    pub(super) fields: QueueFields,
     pub(super) requeue: Option<Requeue>,
     pub(super) events: Vec<NewEvent>,
 }
 
-/// Writes the queues into `status`.
-pub(super) fn set_queues(
-    observed: &Observed,
-    outcome: &CommonOutcome,
-    status: &mut AsyncActorStatus,
-) -> QueueReport {
+/// The fields of the status about queues.
+pub(super) struct QueueFields {
+    queue: Option<QueueStatus>,
+    marked_for_other: Option<bool>,
+    queued_messages: Option<i64>,
+    processing_messages: Option<i64>,
+    retired: Vec<QueueStatus>,
+}
+
+impl QueueFields {
+    pub(super) fn write_into(self, status: &mut AsyncActorStatus) {
+        status.queue = self.queue;
+        status.queue_marked_for_other = self.marked_for_other;
+        status.queued_messages = self.queued_messages;
+        status.processing_messages = self.processing_messages;
+        status.retired_queues = self.retired;
+    }
+}
+
+/// Reports the actor's queue, its messages and its retired queues.
+pub(super) fn queue_report(observed: &Observed, outcome: &CommonOutcome) -> QueueReport {
     let queue = queue_status(observed, outcome);
     let limit_inactive = limit_inactive(observed, outcome, queue.as_ref());
     let kept_settings = kept_settings(observed, outcome, queue.as_ref());
-    (status.queued_messages, status.processing_messages) = messages(observed, outcome);
+    let (queued_messages, processing_messages) = messages(observed, outcome);
     let retired = retired::list(observed, queue.as_ref(), &outcome.retired);
     let newly_retired = retired.queues.iter().any(|listed| {
         let retired = &observed.previous.retired_queues;
@@ -49,10 +65,14 @@ pub(super) fn set_queues(
         .map(|text| NewEvent::new(EventReason::QueueRetired, text))
         .collect();
     events.extend(limit_inactive.into_iter().chain(kept_settings));
-    status.queue = queue;
-    status.queue_marked_for_other = marked_for_other(observed, outcome);
-    status.retired_queues = retired.queues;
     QueueReport {
+        fields: QueueFields {
+            queue,
+            marked_for_other: marked_for_other(observed, outcome),
+            queued_messages,
+            processing_messages,
+            retired: retired.queues,
+        },
         requeue: recheck.map(Requeue::After),
         events,
     }

@@ -1,6 +1,6 @@
 //! Scaling in the status.
 
-use asya_shared::api::{AsyncActorStatus, ObjectReference, ScalingMode};
+use asya_shared::api::{AsyncActorStatus, ObjectReference, QueueStatus, ScalingMode};
 use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
@@ -12,11 +12,13 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::CommonOutcome;
 use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
-use crate::scaling::replicas::{hpa_of, last_scale};
+use crate::scaling::replicas::{LastScale, hpa_of, last_scale};
 
 /// The modes' input to the report of scaling.
 pub(super) struct ScalingStatusInputs<'a> {
     pub(super) outcome: &'a CommonOutcome,
+    /// The queue, as reported by this reconcile.
+    pub(super) queue: Option<&'a QueueStatus>,
     /// Condition `ScalingReady` if another autoscaler scales the workload while the actor's own scaling is off.
     pub(super) other_autoscaler: Option<ScalingReady>,
     /// The workloads were stopped (QUE-3).
@@ -26,7 +28,8 @@ pub(super) struct ScalingStatusInputs<'a> {
 }
 
 /// Scaling, as reported.
-pub(super) struct ScalingSummary<'a> {
+pub(super) struct ScalingReport<'a> {
+    pub(super) fields: ScalingFields,
     /// The HPA that KEDA created for the actor, while scaling is on.
     pub(super) hpa: Option<&'a HpaRecord>,
     /// Condition `ScalingReady`; `None` while scaling is off.
@@ -37,18 +40,42 @@ pub(super) struct ScalingSummary<'a> {
     pub(super) remembered_reference: Option<ObjectReference>,
 }
 
-/// Writes the scaling fields into `status`, which has the queue already. The HPA may decide the `desired` number of
-/// pods.
-pub(super) fn set_scaling<'a>(
-    status: &mut AsyncActorStatus,
+/// The fields of the status about scaling.
+pub(super) struct ScalingFields {
+    pub(super) settings: ScalingSettings,
+    last_scale: LastScale,
+}
+
+/// The scaling mode, its limits and the reference to the `ScaledObject`.
+#[derive(Default)]
+pub(super) struct ScalingSettings {
+    mode: Option<ScalingMode>,
+    min_replicas: Option<i32>,
+    max_replicas: Option<i32>,
+    pub(super) scaled_object_ref: Option<ObjectReference>,
+}
+
+impl ScalingFields {
+    pub(super) fn write_into(self, status: &mut AsyncActorStatus) {
+        status.scaling_mode = self.settings.mode;
+        status.min_replicas = self.settings.min_replicas;
+        status.max_replicas = self.settings.max_replicas;
+        status.scaled_object_ref = self.settings.scaled_object_ref;
+        status.last_scale_time = self.last_scale.time;
+        status.last_scale_direction = self.last_scale.direction;
+        status.last_scale_formatted = Some(self.last_scale.formatted);
+    }
+}
+
+/// Reports scaling. The HPA may decide the `desired` number of pods.
+pub(super) fn scaling_report<'a>(
     observed: &'a Observed,
     inputs: ScalingStatusInputs<'_>,
     desired: impl FnOnce(Option<&HpaRecord>) -> Option<i32>,
     now: Timestamp,
-) -> ScalingSummary<'a> {
+) -> ScalingReport<'a> {
     // The queue's URL has just changed in the status, so the next reconcile can configure KEDA.
-    let url_changed = url(&observed.previous) != url(status);
-    set_fields(status, observed, &inputs);
+    let url_changed = url(observed.previous.queue.as_ref()) != url(inputs.queue);
     let remembered_reference = remembered_reference(observed);
     let scaling = inputs.outcome.scaling.as_deref();
     let scaled_object = scaling.and_then(|it| it.scaled_object.as_deref());
@@ -57,9 +84,6 @@ pub(super) fn set_scaling<'a>(
     let scale = last_scale(&observed.previous, desired(hpa), now);
     let scaled_at = scale.time.as_ref().map(|at| at.0);
     let scaled_at = scaled_at.filter(|at| may_have_passed(*at, now));
-    status.last_scale_time = scale.time;
-    status.last_scale_direction = scale.direction;
-    status.last_scale_formatted = Some(scale.formatted);
     let limit = observed.deadlines.hpa_metrics;
     let own = scaling.map(|scaling| match (&scaling.fault, &scaling.waits_for) {
         (None, Some(wait)) => {
@@ -68,9 +92,14 @@ pub(super) fn set_scaling<'a>(
         }
         (fault, _) => scaling_ready(fault.as_ref(), scaled_object, hpa, limit, scaled_at, now),
     });
+    let fields = ScalingFields {
+        settings: settings(observed, &inputs),
+        last_scale: scale,
+    };
     let verified = inputs.pods_verified;
     let ready = own.or(inputs.other_autoscaler);
-    ScalingSummary {
+    ScalingReport {
+        fields,
         hpa,
         requeue: requeue(inputs.outcome, ready.as_ref(), url_changed, verified, now),
         ready,
@@ -102,41 +131,40 @@ fn requeue(
         .fold(Requeue::AwaitChange, Requeue::sooner)
 }
 
-fn url(status: &AsyncActorStatus) -> Option<&String> {
-    status.queue.as_ref()?.url.as_ref()
+fn url(queue: Option<&QueueStatus>) -> Option<&String> {
+    queue?.url.as_ref()
 }
 
-/// Writes the scaling mode, its limits and the reference to the `ScaledObject`.
-fn set_fields(
-    status: &mut AsyncActorStatus,
-    observed: &Observed,
-    inputs: &ScalingStatusInputs<'_>,
-) {
+fn settings(observed: &Observed, inputs: &ScalingStatusInputs<'_>) -> ScalingSettings {
     let Ok(desired) = &observed.desired else {
         let previous = &observed.previous;
-        status.scaling_mode = previous.scaling_mode.or(Some(ScalingMode::Manual));
-        status.min_replicas = previous.min_replicas;
-        status.max_replicas = previous.max_replicas;
-        if !inputs.stopped {
-            status
-                .scaled_object_ref
-                .clone_from(&previous.scaled_object_ref);
-        }
-        return;
+        let reference = previous.scaled_object_ref.as_ref();
+        return ScalingSettings {
+            mode: previous.scaling_mode.or(Some(ScalingMode::Manual)),
+            min_replicas: previous.min_replicas,
+            max_replicas: previous.max_replicas,
+            scaled_object_ref: reference.filter(|_| !inputs.stopped).cloned(),
+            ..ScalingSettings::default()
+        };
     };
     let Some(scaling) = desired.spec.effective_scaling() else {
-        status.scaling_mode = Some(ScalingMode::Manual);
-        return;
+        return ScalingSettings {
+            mode: Some(ScalingMode::Manual),
+            ..ScalingSettings::default()
+        };
     };
-    status.scaling_mode = Some(ScalingMode::Keda);
-    status.min_replicas = Some(scaling.min_replicas);
-    status.max_replicas = Some(scaling.max_replicas);
     let scaled_object = inputs
         .outcome
         .scaling
         .as_ref()
         .and_then(|it| it.scaled_object.as_ref());
-    status.scaled_object_ref = scaled_object.map(|_| scaled_object_reference(observed));
+    ScalingSettings {
+        mode: Some(ScalingMode::Keda),
+        min_replicas: Some(scaling.min_replicas),
+        max_replicas: Some(scaling.max_replicas),
+        scaled_object_ref: scaled_object.map(|_| scaled_object_reference(observed)),
+        ..ScalingSettings::default()
+    }
 }
 
 fn scaled_object_reference(observed: &Observed) -> ObjectReference {

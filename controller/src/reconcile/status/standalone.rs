@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::common::{ModeReport, reference};
-use super::drift::set_drift;
+use super::drift::drift_report;
 use super::other_autoscaler::other_autoscaler_condition;
 use super::replicas::set_replicas;
-use super::scaling::{ScalingStatusInputs, set_scaling};
+use super::scaling::{ScalingStatusInputs, scaling_report};
 use super::transport::TransportSummary;
 use crate::clock_skew::may_have_passed;
 use crate::cluster::rollouts;
@@ -41,11 +41,13 @@ pub(super) fn standalone_report(
         |hpa: Option<&HpaRecord>| workload.map(|workload| ReplicaCounts::of(workload, hpa).desired);
     let scaling_inputs = ScalingStatusInputs {
         outcome: &outcome.common,
+        queue: status.queue.as_ref(),
         other_autoscaler: other_autoscaler_condition(observed, outcome),
         stopped: outcome.stopped.is_some(),
         pods_verified: false,
     };
-    let scaling = set_scaling(status, observed, scaling_inputs, desired, now);
+    let scaling = scaling_report(observed, scaling_inputs, desired, now);
+    scaling.fields.write_into(status);
     let decision = state::decide(&StateInputs {
         deleting: false,
         spec_fault: transport.spec_fault,
@@ -69,7 +71,8 @@ pub(super) fn standalone_report(
         set_replicas(status, ReplicaCounts::of(workload, scaling.hpa), &pods);
         set_workload(status, observed, workload.kind);
     }
-    let drift = set_drift(status, observed, outcome, now);
+    let drift = drift_report(observed, outcome, now);
+    drift.fields.write_into(status);
     let expects_scaling = status.scaling_mode == Some(ScalingMode::Keda);
     let postponed = Requeue::After(rollouts::FALLBACK_REQUEUE);
     ModeReport {

@@ -1,7 +1,7 @@
 //! Reports contention over the fields of a binding (docs/spec/binding.md, section 7): status, condition `Conflict` and
 //! Events. `../drift.rs` reports the drift of a standalone actor's objects.
 
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, TemplateStatus};
 use asya_shared::resolve::CaveatReason;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,32 +13,48 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{
     BindingOutcome, HandoffChange, ReplacementMethod, RolloutOutcome, TemplateOutcome,
 };
+use crate::reconcile::status::common::ConflictFields;
 use crate::telemetry::events::{EventReason, NewEvent};
 
 /// Contested fields, as reported.
 pub(super) struct ConflictReport {
+    pub(super) fields: BindingConflictFields,
     /// Message of condition `Conflict` while it is true.
     pub(super) message: Option<String>,
     pub(super) requeues: Vec<Requeue>,
     pub(super) events: Vec<NewEvent>,
 }
 
-/// Writes the contested fields, and the number of conflicts over each.
-pub(super) fn set_binding_conflicts(
-    status: &mut AsyncActorStatus,
+/// The fields of the status about contested fields, and about what we wrote into them.
+pub(super) struct BindingConflictFields {
+    template: Option<TemplateStatus>,
+    handoff_uid: Option<String>,
+    conflicts: ConflictFields,
+}
+
+impl BindingConflictFields {
+    pub(super) fn write_into(self, status: &mut AsyncActorStatus) {
+        status.template = self.template;
+        status.handoff_uid = self.handoff_uid;
+        self.conflicts.write_into(status);
+    }
+}
+
+/// Reports the contested fields, and the number of conflicts over each.
+pub(super) fn conflict_report(
     observed: &Observed,
     outcome: &BindingOutcome,
     now: Timestamp,
 ) -> ConflictReport {
     let uid = observed.resolved().and_then(|it| it.uid());
     let evicts_pods = evicts_pods(observed);
-    status.template = match &outcome.template {
+    let template = match &outcome.template {
         TemplateOutcome::Applied(applied) => Some(applied.clone()),
         TemplateOutcome::GivenUp(_) => None,
         _ => observed.previous.template.clone(),
     };
     let previous_handoff = previous_handoff(observed);
-    status.handoff_uid = match (outcome.contention.handoff, uid) {
+    let handoff_uid = match (outcome.contention.handoff, uid) {
         (Some(HandoffChange::Set), uid) => uid.map(str::to_owned),
         (Some(HandoffChange::Remove), _) => None,
         (None, Some(uid)) => previous_handoff.filter(|handoff| handoff == uid),
@@ -51,19 +67,24 @@ pub(super) fn set_binding_conflicts(
         Some(binding) if binding.is_bound_by_other() => history::reset_all(previous),
         _ => history::update(previous, uid, &field_events, base, now),
     };
-    status.conflict_count = Some(history::total_conflicts(&conflicts));
-    status.last_conflict_time = history::last_conflict_time(&conflicts);
     let events = history::new_conflicts(previous, &conflicts).filter_map(|entry| {
         let text = history::entry_message(entry, part_of(entry)?, evicts_pods);
         Some(NewEvent::new(EventReason::BindingConflict, text))
     });
-    let report = ConflictReport {
+    ConflictReport {
         message: history::conflict_message(&conflicts, evicts_pods),
         requeues: requeues(outcome).collect(),
         events: events.collect(),
-    };
-    status.conflicts = conflicts;
-    report
+        fields: BindingConflictFields {
+            template,
+            handoff_uid,
+            conflicts: ConflictFields {
+                count: Some(history::total_conflicts(&conflicts)),
+                last_time: history::last_conflict_time(&conflicts),
+                conflicts,
+            },
+        },
+    }
 }
 
 /// Keeps the recorded handoff unless scaling is off, or another actor binds the target. A spec that cannot be acted

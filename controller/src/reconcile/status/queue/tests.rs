@@ -4,7 +4,7 @@ use asya_shared::api::QueueStatus;
 use asya_shared::transport::rabbitmq::KeptSetting;
 use serde_json::{Value, json};
 
-use super::set_queues;
+use super::queue_report;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::{Depth, ReadyQueue};
 use crate::fault::{Fault, Reason, Requeue};
@@ -37,7 +37,8 @@ fn report_queues(
     Vec<EventReason>,
 ) {
     let mut status = observed.previous.clone();
-    let report = set_queues(observed, outcome, &mut status);
+    let report = queue_report(observed, outcome);
+    report.fields.write_into(&mut status);
     let events = report.events.into_iter().map(|event| event.reason);
     (status, report.requeue, events.collect())
 }
@@ -174,7 +175,8 @@ fn settings_that_an_existing_queue_keeps_are_reported_once_with_both_values() {
     };
     let observed = on("dead", &json!({}));
     let mut status = observed.previous.clone();
-    let report = set_queues(&observed, &kept(), &mut status);
+    let report = queue_report(&observed, &kept());
+    report.fields.write_into(&mut status);
     let [event] = &*report.events else {
         panic!("{:?}", report.events)
     };
