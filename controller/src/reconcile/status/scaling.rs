@@ -144,7 +144,6 @@ fn settings(observed: &Observed, inputs: &ScalingStatusInputs<'_>) -> ScalingSet
             min_replicas: previous.min_replicas,
             max_replicas: previous.max_replicas,
             scaled_object_ref: reference.filter(|_| !inputs.stopped).cloned(),
-            ..ScalingSettings::default()
         };
     };
     let Some(scaling) = desired.spec.effective_scaling() else {
@@ -163,7 +162,6 @@ fn settings(observed: &Observed, inputs: &ScalingStatusInputs<'_>) -> ScalingSet
         min_replicas: Some(scaling.min_replicas),
         max_replicas: Some(scaling.max_replicas),
         scaled_object_ref: scaled_object.map(|_| scaled_object_reference(observed)),
-        ..ScalingSettings::default()
     }
 }
 
