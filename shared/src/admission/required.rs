@@ -79,12 +79,12 @@ pub(super) fn required_entries<'b>(
             }
         }
     }
-    let room = close(&mut candidates);
-    distribute(&mut candidates);
+    let budget = allocate_fail_closed(&mut candidates);
+    allocate_own_entries(&mut candidates);
     for candidate in candidates {
         let Candidate { binding, size, .. } = candidate;
         // Report one that is not verified yet, too; otherwise it would be reported again after each restart.
-        if !candidate.fails_closed && (candidate.verified || !room.has_for(binding, size)) {
+        if !candidate.fails_closed && (candidate.verified || !budget.has_room_for(binding, size)) {
             result.report(binding, Unenforced::NoRoom);
         }
         if candidate.has_own {
@@ -106,66 +106,66 @@ pub(super) fn required_entries<'b>(
 
 /// Lets verified entries fail closed: first those within the share of their namespace, then others as far as there is
 /// room, oldest first in both cases. Entries that must not fail closed anyway take no room.
-fn close<'b>(candidates: &mut [Candidate<'b>]) -> ClosedRoom<'b> {
-    let mut room = ClosedRoom {
-        left: Room {
+fn allocate_fail_closed<'b>(candidates: &mut [Candidate<'b>]) -> FailClosedBudget<'b> {
+    let mut budget = FailClosedBudget {
+        left: EntryBudget {
             entries: MAX_REQUIRED,
             bytes: MAX_BYTES,
         },
         shares: BTreeMap::new(),
-        beyond_shares: false,
+        exceeds_shares: false,
     };
     for candidate in candidates.iter_mut().filter(|it| it.verified) {
-        let share = room.shares.entry(&candidate.binding.namespace);
+        let share = budget.shares.entry(&candidate.binding.namespace);
         let share = share.or_insert(SHARE);
-        if share.has(candidate.size) && room.left.take(candidate.size) {
+        if share.has_room(candidate.size) && budget.left.take(candidate.size) {
             share.take(candidate.size);
             candidate.fails_closed = true;
         }
     }
     for candidate in candidates.iter_mut().filter(|it| it.verified) {
-        if !candidate.fails_closed && room.left.take(candidate.size) {
+        if !candidate.fails_closed && budget.left.take(candidate.size) {
             candidate.fails_closed = true;
-            room.beyond_shares = true;
+            budget.exceeds_shares = true;
         }
     }
-    room
+    budget
 }
 
 /// Decides which bindings have an entry of their own: first those that fail closed, then the oldest.
-fn distribute(candidates: &mut [Candidate<'_>]) {
-    let mut room = Room {
+fn allocate_own_entries(candidates: &mut [Candidate<'_>]) {
+    let mut budget = EntryBudget {
         entries: MAX_OBJECTS * REQUIRED_PER_OBJECT,
         bytes: MAX_BYTES,
     };
     for fails_closed in [true, false] {
         for candidate in candidates.iter_mut() {
             if candidate.fails_closed == fails_closed {
-                candidate.has_own = room.take(candidate.size);
+                candidate.has_own = budget.take(candidate.size);
             }
         }
     }
 }
 
-/// Room for entries that fail closed.
-struct ClosedRoom<'b> {
-    left: Room,
+/// What is left for entries that fail closed.
+struct FailClosedBudget<'b> {
+    left: EntryBudget,
     /// What is left of the share of each namespace.
-    shares: BTreeMap<&'b str, Room>,
+    shares: BTreeMap<&'b str, EntryBudget>,
     /// Whether an entry beyond the share of its namespace has room, which makes way for one within its share.
-    beyond_shares: bool,
+    exceeds_shares: bool,
 }
 
-impl ClosedRoom<'_> {
+impl FailClosedBudget<'_> {
     /// Whether this binding's entry would have room, once it is verified.
-    fn has_for(&self, binding: &EntryBinding, size: usize) -> bool {
+    fn has_room_for(&self, binding: &EntryBinding, size: usize) -> bool {
         let share = self.shares.get(&*binding.namespace).unwrap_or(&SHARE);
-        self.left.has(size) || (self.beyond_shares && share.has(size))
+        self.left.has_room(size) || (self.exceeds_shares && share.has_room(size))
     }
 }
 
-/// One namespace's share of the room, while others need the rest.
-const SHARE: Room = Room {
+/// One namespace's share of the budget, while others need the rest.
+const SHARE: EntryBudget = EntryBudget {
     entries: MAX_REQUIRED / 2,
     bytes: MAX_BYTES / 2,
 };
@@ -182,19 +182,19 @@ impl RequiredEntries<'_> {
 
 /// How many entries, and of what total size, still fit.
 #[derive(Clone, Copy)]
-struct Room {
+struct EntryBudget {
     entries: usize,
     bytes: usize,
 }
 
-impl Room {
-    fn has(&self, size: usize) -> bool {
+impl EntryBudget {
+    fn has_room(&self, size: usize) -> bool {
         self.entries > 0 && self.bytes >= size
     }
 
-    /// Takes the room for an entry of this size; returns whether there is any.
+    /// Takes what an entry of this size needs; returns whether there is enough.
     fn take(&mut self, size: usize) -> bool {
-        if !self.has(size) {
+        if !self.has_room(size) {
             return false;
         }
         self.entries -= 1;

@@ -67,7 +67,7 @@ async fn remove_scaling(
     plan: &Deletion,
 ) -> Result<(), Error> {
     match &plan.steps.scaling {
-        ScalingRemoval::Delete(removal) => delete_scaling(context, plan, removal).await,
+        ScalingRemoval::Delete(teardown) => delete_scaling(context, plan, teardown).await,
         ScalingRemoval::Orphan => orphan_scaling(context, &actor.metadata.uid, plan).await,
     }
 }
@@ -159,14 +159,14 @@ async fn remove_shared(
 async fn delete_scaling(
     context: &Context,
     plan: &Deletion,
-    removal: &ScalingTeardown,
+    teardown: &ScalingTeardown,
 ) -> Result<(), Error> {
-    if let (ChildStep::Delete(_), Some(existing)) = (&removal.scaled_object, &plan.scaled_object) {
+    if let (ChildStep::Delete(_), Some(existing)) = (&teardown.scaled_object, &plan.scaled_object) {
         let scaled_objects = &context.scaled_objects;
         scaled_objects.delete_unchanged(&existing.metadata).await?;
     }
     if let (ChildStep::Delete(_), Some(existing)) = (
-        &removal.trigger_authentication,
+        &teardown.trigger_authentication,
         &plan.trigger_authentication,
     ) {
         let authentications = &context.trigger_authentications;
@@ -192,12 +192,12 @@ async fn orphan_scaling(context: &Context, actor: &str, plan: &Deletion) -> Resu
 }
 
 fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
-    let ScalingRemoval::Delete(removal) = scaling else {
+    let ScalingRemoval::Delete(teardown) = scaling else {
         return Vec::new();
     };
     let steps = [
-        ("ScaledObject", &removal.scaled_object),
-        ("TriggerAuthentication", &removal.trigger_authentication),
+        ("ScaledObject", &teardown.scaled_object),
+        ("TriggerAuthentication", &teardown.trigger_authentication),
     ];
     let deleted = steps
         .into_iter()

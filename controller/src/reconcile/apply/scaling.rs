@@ -31,8 +31,8 @@ pub(super) async fn scale(
     outcome: &mut CommonOutcome,
 ) -> Result<(), Error> {
     let plan = match step {
-        ScalingStep::Disabled(removal) => {
-            outcome.keda_deadline = removal.deadline;
+        ScalingStep::Disabled(teardown) => {
+            outcome.keda_deadline = teardown.deadline;
             return remove(context, children).await;
         }
         ScalingStep::Blocked(..) => return remove(context, children).await,

@@ -53,8 +53,8 @@ pub(super) async fn apply_standalone(
         }
         (Ok(_), None) => {}
         (Err(fault), _) => {
-            if let Some(ScalingStep::Disabled(removal)) = common.scaling {
-                outcome.common.keda_deadline = removal.deadline;
+            if let Some(ScalingStep::Disabled(teardown)) = common.scaling {
+                outcome.common.keda_deadline = teardown.deadline;
                 scaling::remove(context, &common.scaling_children).await?;
                 stop(context, actor, plan.workloads_to_stop, fault, &mut outcome).await?;
             }

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::finalizers::FinalizerPatch;
-use super::scaling::{ScalingTeardown, plan_removal};
+use super::scaling::{ScalingTeardown, plan_teardown};
 use super::steps::ScaleFromZero;
 use super::unbind::{self, UnbindParams, UnbindStep, UnresolvedTarget};
 use crate::reconcile::model::child::unwatched_poll_interval;
@@ -236,7 +236,7 @@ pub enum SharedConfigMapAction {
 pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps {
     let keda = &observed.scaling;
     let workloads = our_workloads(observed);
-    let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
+    let teardown = plan_teardown(&keda.scaled_object, &keda.trigger_authentication, now);
     if !observed.actor.has_finalizer(FINALIZER) {
         return DeletionSteps {
             scaling: ScalingRemoval::Delete(ScalingTeardown::default()),
@@ -257,26 +257,26 @@ pub fn plan_deletion_steps(observed: &Observed, now: Timestamp) -> DeletionSteps
             next: NextPhase::FinalStep { queues: Vec::new() },
         };
     }
-    let time_left = removal
+    let time_left = teardown
         .deadline
         .map(|deadline| deadline.duration_since(now));
     let scale_up = scale_up_after_unbinding(observed);
     // Remove the autoscaler first, so that messages of a terminating pod do not scale the target up.
-    let unbind = if removal.completed {
+    let unbind = if teardown.completed {
         plan_unbind(observed, scale_up.is_some(), now)
     } else {
         UnbindStep::Done
     };
     let (workloads, next) = match time_left.and_then(|wait| wait.try_into().ok()) {
-        wait if !removal.completed => (Vec::new(), NextPhase::Wait(wait)),
+        wait if !teardown.completed => (Vec::new(), NextPhase::Wait(wait)),
         _ if unbind != UnbindStep::Done => (Vec::new(), NextPhase::Wait(None)),
         _ => after_unbinding(observed, workloads, now),
     };
     let is_final = matches!(next, NextPhase::FinalStep { .. });
     DeletionSteps {
         // Scale the target up only after unbinding, so that its pods start only once (SAFE-24).
-        scale_from_zero: scale_up.filter(|_| removal.completed && unbind == UnbindStep::Done),
-        scaling: ScalingRemoval::Delete(removal),
+        scale_from_zero: scale_up.filter(|_| teardown.completed && unbind == UnbindStep::Done),
+        scaling: ScalingRemoval::Delete(teardown),
         unbind,
         workloads,
         service_account: if is_final {

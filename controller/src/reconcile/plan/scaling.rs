@@ -181,9 +181,9 @@ fn not_installed() -> Fault {
     )
 }
 
-/// Plans the removal of KEDA's objects. The `TriggerAuthentication` is deleted last, because KEDA needs it while the
+/// Plans the teardown of KEDA's objects. The `TriggerAuthentication` is deleted last, because KEDA needs it while the
 /// `ScaledObject` exists (FW-24).
-pub fn plan_removal(
+pub fn plan_teardown(
     scaled_object: &Child<ScaledObjectRecord>,
     trigger_authentication: &Child<ChildRecord<TriggerAuthentication>>,
     now: Timestamp,

@@ -21,8 +21,8 @@ impl ScalingChildren {
         let keep = ChildStep::Keep;
         let (authentication, scaled_object) = match step {
             Some(ScalingStep::Enabled(plan)) => (&plan.trigger_authentication, &plan.scaled_object),
-            Some(ScalingStep::Disabled(removal) | ScalingStep::Blocked(removal, _)) => {
-                (&removal.trigger_authentication, &removal.scaled_object)
+            Some(ScalingStep::Disabled(teardown) | ScalingStep::Blocked(teardown, _)) => {
+                (&teardown.trigger_authentication, &teardown.scaled_object)
             }
             None => (&keep, &keep),
         };

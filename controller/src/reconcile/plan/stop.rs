@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asya_shared::queue_claims::ClaimKind;
 use k8s_openapi::jiff::Timestamp;
 
-use super::scaling::{ScalingTeardown, plan_removal};
+use super::scaling::{ScalingTeardown, plan_teardown};
 use crate::reconcile::model::known_queues::DeletePermission;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
@@ -26,7 +26,7 @@ pub(super) fn plan_stop(observed: &Observed, now: Timestamp) -> Option<Stop> {
         return None;
     }
     let keda = &observed.scaling;
-    let scaling = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
+    let scaling = plan_teardown(&keda.scaled_object, &keda.trigger_authentication, now);
     let desired = observed.workload.ours().into_iter();
     let workloads = desired
         .chain(&observed.previous_workload)

@@ -7,7 +7,7 @@ use crate::reconcile::model::binding::ObservedBinding;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::ScalingWait;
 use crate::reconcile::plan::autoscaler_handoff::{evaluate, handoff_of};
-use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_removal, plan_scaling};
+use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_scaling, plan_teardown};
 use crate::reconcile::plan::scaling_start::scaling_start_blocker;
 use crate::reconcile::plan::steps::ScalingStep;
 
@@ -18,16 +18,16 @@ pub(super) fn plan_scaling_step(observed: &Observed, now: Timestamp) -> Option<S
     let handoff = evaluate(observed, handoff_of(observed));
     let blocked_by = scaling_start_blocker(observed, binding);
     let keda = &observed.scaling;
-    let removal = || plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
+    let teardown = || plan_teardown(&keda.scaled_object, &keda.trigger_authentication, now);
     if !observed.desired_binding()?.scales || !is_usable {
-        return Some(ScalingStep::Disabled(removal()));
+        return Some(ScalingStep::Disabled(teardown()));
     }
     let scaling = match binding.resolved()?.scaling.as_ref()? {
         Ok(scaling) => scaling,
-        Err(fault) => return Some(ScalingStep::Blocked(removal(), fault.clone())),
+        Err(fault) => return Some(ScalingStep::Blocked(teardown(), fault.clone())),
     };
     if let Some(fault) = handoff.fault {
-        return Some(ScalingStep::Blocked(removal(), fault));
+        return Some(ScalingStep::Blocked(teardown(), fault));
     }
     let mut plan = plan_scaling(&ScalingPlanInputs {
         actor: &observed.key().name,

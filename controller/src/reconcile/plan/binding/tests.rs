@@ -303,10 +303,10 @@ fn unscalable_target_loses_its_scaled_object_with_a_reason() {
     target.scale = Scale::Refused("its owner scales it".to_owned());
     let mut observed = scaling(Ok(target));
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Blocked(removal, fault)) = step(&observed) else {
+    let Some(ScalingStep::Blocked(teardown, fault)) = step(&observed) else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
+    assert_eq!(teardown.scaled_object, ChildStep::Delete("u-so".into()));
     assert_eq!(
         (fault.reason, &*fault.message),
         (Reason::ScalingNotSupported, "its owner scales it")
@@ -328,7 +328,7 @@ fn scaled_object_is_deleted_with_its_target_but_not_when_that_cannot_be_read() {
         let mut observed = scaling(Err(Fault::until_change(reason, "")));
         observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         let step = step(&observed);
-        let removes = matches!(&step, Some(ScalingStep::Disabled(removal)) if removal.scaled_object == ChildStep::Delete("u-so".into()));
+        let removes = matches!(&step, Some(ScalingStep::Disabled(teardown)) if teardown.scaled_object == ChildStep::Delete("u-so".into()));
         assert_eq!(removes, is_removed, "{reason}: {step:?}");
         assert_eq!(step.is_none(), !is_removed, "{reason}");
     }
@@ -398,10 +398,10 @@ fn target_without_pods_is_scaled_up_once_its_owner_decides_who_scales() {
 fn scaled_object_is_deleted_when_scaling_is_switched_off() {
     let mut observed = bound(&json!({"enabled": false}), Ok(target()));
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Disabled(removal)) = step(&observed) else {
+    let Some(ScalingStep::Disabled(teardown)) = step(&observed) else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
+    assert_eq!(teardown.scaled_object, ChildStep::Delete("u-so".into()));
 }
 
 /// BIND-47

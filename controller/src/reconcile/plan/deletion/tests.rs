@@ -135,11 +135,11 @@ fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
         (first.workloads, first.next),
         (vec![], NextPhase::Wait(None))
     );
-    let ScalingRemoval::Delete(removal) = first.scaling else {
+    let ScalingRemoval::Delete(teardown) = first.scaling else {
         panic!()
     };
     assert_eq!(
-        (removal.scaled_object, removal.trigger_authentication),
+        (teardown.scaled_object, teardown.trigger_authentication),
         (delete("u-so"), ChildStep::Wait)
     );
 
@@ -159,10 +159,10 @@ fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
         observed.scaling.scaled_object = gone;
         let next = deletion(&observed);
         assert_eq!(next.workloads, [WorkloadRemoval::Delete(existing.clone())]);
-        let ScalingRemoval::Delete(removal) = next.scaling else {
+        let ScalingRemoval::Delete(teardown) = next.scaling else {
             panic!()
         };
-        assert_eq!(removal.trigger_authentication, delete("u-ta"));
+        assert_eq!(teardown.trigger_authentication, delete("u-ta"));
     }
 }
 

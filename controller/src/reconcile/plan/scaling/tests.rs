@@ -6,7 +6,7 @@ use asya_shared::scaling::{ScalingObjects, TriggerError};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ScalingPlan, ScalingPlanInputs, ScalingTeardown, plan_removal, plan_scaling};
+use super::{ScalingPlan, ScalingPlanInputs, ScalingTeardown, plan_scaling, plan_teardown};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::plan::ChildStep;
@@ -385,8 +385,8 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-fn removal(fixture: &Fixture, now: &str) -> ScalingTeardown {
-    plan_removal(
+fn teardown(fixture: &Fixture, now: &str) -> ScalingTeardown {
+    plan_teardown(
         &fixture.scaled_object,
         &fixture.trigger_authentication,
         at(now),
@@ -395,8 +395,8 @@ fn removal(fixture: &Fixture, now: &str) -> ScalingTeardown {
 
 /// FIN-2, FW-24, KEDA-8
 #[test]
-fn removal_runs_in_reverse_order_and_waits_for_keda() {
-    let first = removal(&up_to_date(), "2026-01-01T00:00:00Z");
+fn teardown_runs_in_reverse_order_and_waits_for_keda() {
+    let first = teardown(&up_to_date(), "2026-01-01T00:00:00Z");
     assert_eq!(
         first,
         ScalingTeardown {
@@ -410,7 +410,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
         fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
     assert_eq!(
-        removal(&waiting, "2026-01-01T00:00:29Z"),
+        teardown(&waiting, "2026-01-01T00:00:29Z"),
         ScalingTeardown {
             scaled_object: ChildStep::Wait,
             trigger_authentication: ChildStep::Wait,
@@ -420,7 +420,7 @@ fn removal_runs_in_reverse_order_and_waits_for_keda() {
     );
     let gone = up_to_date().with(|fixture| fixture.scaled_object = Child::NotFound);
     assert_eq!(
-        removal(&gone, "2026-01-01T00:00:00Z"),
+        teardown(&gone, "2026-01-01T00:00:00Z"),
         ScalingTeardown {
             scaled_object: ChildStep::Keep,
             trigger_authentication: ChildStep::Delete("u-ta".into()),
@@ -436,7 +436,7 @@ fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
     let waiting = up_to_date().with(|fixture| {
         fixture.scaled_object = Child::Ours(scaled_object(&deleting()));
     });
-    let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
+    let overdue = teardown(&waiting, "2026-01-01T00:00:30Z");
     assert!(overdue.completed);
     assert_eq!(overdue.deadline, None);
     assert_eq!(
@@ -447,13 +447,13 @@ fn keda_delays_deletion_of_the_workload_by_at_most_thirty_seconds() {
 
 /// KEDA-8
 #[test]
-fn removal_keeps_foreign_objects() {
+fn teardown_keeps_foreign_objects() {
     let foreign = fresh().with(|fixture| {
         fixture.scaled_object = Child::Foreign(scaled_object(&unowned()));
         fixture.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
     for fixture in [foreign, fresh()] {
-        let nothing = removal(&fixture, "2026-01-01T00:00:00Z");
+        let nothing = teardown(&fixture, "2026-01-01T00:00:00Z");
         assert_eq!(
             (nothing.scaled_object, nothing.trigger_authentication),
             (ChildStep::Keep, ChildStep::Keep)

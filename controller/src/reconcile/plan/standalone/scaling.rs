@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_removal, plan_scaling};
+use crate::reconcile::plan::scaling::{ScalingPlanInputs, plan_scaling, plan_teardown};
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
 use crate::record::AutoscalerTarget;
 
@@ -17,8 +17,8 @@ pub(super) fn plan_scaling_step(
     let standalone = observed.standalone()?;
     let keda = &observed.scaling;
     let Some(desired) = &standalone.scaling else {
-        let removal = plan_removal(&keda.scaled_object, &keda.trigger_authentication, now);
-        return Some(ScalingStep::Disabled(removal));
+        let teardown = plan_teardown(&keda.scaled_object, &keda.trigger_authentication, now);
+        return Some(ScalingStep::Disabled(teardown));
     };
     let name = &*observed.key().name;
     Some(ScalingStep::Enabled(plan_scaling(&ScalingPlanInputs {

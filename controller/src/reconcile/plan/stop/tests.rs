@@ -141,10 +141,10 @@ fn keda_releases_the_workload_before_its_pods_stop() {
     let mut scaled = name_taken(None);
     scaled.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let plan = plan(&scaled, now()).active();
-    let Some(ScalingStep::Disabled(removal)) = &plan.common.scaling else {
+    let Some(ScalingStep::Disabled(teardown)) = &plan.common.scaling else {
         panic!()
     };
-    assert!(matches!(removal.scaled_object, ChildStep::Delete(_)));
+    assert!(matches!(teardown.scaled_object, ChildStep::Delete(_)));
     let steps = plan.standalone();
     assert!(steps.workloads_to_stop.is_empty());
     assert_eq!(steps.workload, WorkloadStep::Keep);

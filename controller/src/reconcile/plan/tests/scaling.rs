@@ -76,10 +76,10 @@ fn scaling_is_planned_with_the_workload_and_removed_when_it_is_off() {
 
     let mut off = new();
     off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Disabled(removal)) = active_plan(&off).common.scaling else {
+    let Some(ScalingStep::Disabled(teardown)) = active_plan(&off).common.scaling else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
+    assert_eq!(teardown.scaled_object, ChildStep::Delete("u-so".into()));
 }
 
 /// API-3, KEDA-9, SA-3
