@@ -56,9 +56,9 @@ fn nearly_full(random: &mut Rng, namespace: &'static str) -> Action {
     Action::SetQuota(namespace, Limited::Cpu, room)
 }
 
-/// In a third of all runs with targets, once everything else has happened: a quota leaves room for some pods of a target
-/// as its owner specifies them, which request cpu and memory, but hardly any for the sidecar, while users and the
-/// operator want new pods there.
+/// In a third of all runs with targets, once everything else has happened: a quota leaves room for some pods of a
+/// target as its owner specifies them, which request cpu and memory, but hardly any for the sidecar, while users and
+/// the operator want new pods there.
 pub fn tight(
     random: &mut Rng,
     targets: &[(Actor, TargetKind)],
