@@ -17,6 +17,7 @@ use crate::broker::http_client::{
 use crate::cluster::fence::Fence;
 use crate::context::Context;
 use crate::reconcile::apply::retired;
+use crate::reconcile::model::outcome::RetiredQueues;
 use crate::reconcile::plan::retired::RetiredCheck;
 use crate::reconcile::plan::retired::tests::queue;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, record, spec};
@@ -228,6 +229,20 @@ async fn queue_that_may_exist_is_changed_by_nothing_but_its_deletion() {
     }
 }
 
+/// Checks the retired queue of transport `other` for an actor that uses `mq`, both of which lead to `broker`.
+async fn checked_at(broker: Broker) -> (Arc<Broker>, RetiredQueues) {
+    let broker = Arc::new(broker);
+    let context = context_of(&broker);
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let planned = RetiredCheck {
+        current: Some(queue("mq")),
+        known_pods: vec![record(&pod())],
+        ..check(queue("other"))
+    };
+    let checked = retired::check(&context, &observed.actor, planned);
+    (broker, checked.await.unwrap())
+}
+
 /// QUE-36: two transports may lead to one broker by different hosts. Deleting the queue of a napping actor would lose
 /// the messages that arrive until it is created again.
 #[tokio::test]
@@ -278,21 +293,12 @@ async fn queue_that_nothing_tells_apart_from_the_present_one_is_not_deleted() {
         ),
     ];
     for (case, location, messages, writes, is_forgotten) in cases {
-        let broker = Arc::new(Broker {
+        let (broker, checked) = checked_at(Broker {
             messages,
             location,
             ..Broker::default()
-        });
-        let context = context_of(&broker);
-        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-        let planned = RetiredCheck {
-            current: Some(queue("mq")),
-            known_pods: vec![record(&pod())],
-            ..check(queue("other"))
-        };
-        let checked = retired::check(&context, &observed.actor, planned)
-            .await
-            .unwrap();
+        })
+        .await;
         assert_eq!(*broker.writes.lock(), writes, "{case}");
         assert_eq!(
             checked.forgettable == [queue("other")],
@@ -313,21 +319,12 @@ async fn retired_queue_is_kept_for_another_try_while_a_broker_cannot_name_its_cl
         (StatusCode::UNAUTHORIZED, true),
         (StatusCode::NOT_FOUND, true),
     ] {
-        let broker = Arc::new(Broker {
+        let (broker, checked) = checked_at(Broker {
             location: |host| [json!(host), json!("rabbit@a")],
             overview_status: status,
             ..Broker::default()
-        });
-        let context = context_of(&broker);
-        let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-        let planned = RetiredCheck {
-            current: Some(queue("mq")),
-            known_pods: vec![record(&pod())],
-            ..check(queue("other"))
-        };
-        let checked = retired::check(&context, &observed.actor, planned)
-            .await
-            .unwrap();
+        })
+        .await;
         assert!(broker.writes.lock().is_empty(), "{status}");
         assert_eq!(!checked.forgettable.is_empty(), is_forgotten, "{status}");
         let is_tried_again = checked.recheck_after.is_some_and(|wait| !wait.is_zero());
