@@ -230,7 +230,7 @@ async fn run_probe(client: &Client, binding: &WebhookBinding) -> Result<(), Stri
         &binding.key.namespace,
         &pod,
         expected,
-        Replaced::Pod,
+        Replaced::NoPod,
     )
     .await
     {

@@ -28,6 +28,8 @@ pub enum Replaced {
     Pod,
     /// A pod with the sidecar that the new one gets.
     SamePod,
+    /// No pod: the target has none and wants none, so what its containers will request may not be known.
+    NoPod,
 }
 
 /// A variant of the pod whose dry run explains a rejection.
@@ -117,7 +119,7 @@ impl Rejection {
                 QuotaConclusion::Admitted
             }
             Replaced::Nothing => self.unless_sidecar_is_the_reason(first, self.room()),
-            Replaced::Pod | Replaced::SamePod => self.room(),
+            Replaced::Pod | Replaced::SamePod | Replaced::NoPod => self.room(),
         }
     }
 
@@ -125,7 +127,9 @@ impl Rejection {
     fn room(&self) -> QuotaConclusion<'_> {
         let second = match &self.without_requests {
             None => return QuotaConclusion::DryRun(Variant::WithoutRequests),
-            Some(DryRunResult::Admitted) if self.first.contains(EXCEEDED) => {
+            Some(DryRunResult::Admitted)
+                if self.first.contains(EXCEEDED) || self.replaced == Replaced::NoPod =>
+            {
                 return QuotaConclusion::Admitted;
             }
             // The quota wants requests or limits that the target's own containers do not have, so it would reject the

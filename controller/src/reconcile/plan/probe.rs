@@ -336,7 +336,9 @@ fn replaced(observed: &Observed) -> Replaced {
 fn replaced_by_counts(desired: i32, active: i32, current: i32) -> Replaced {
     if active < desired {
         Replaced::Nothing
-    } else if active > 0 && current == active {
+    } else if active == 0 {
+        Replaced::NoPod
+    } else if current == active {
         Replaced::SamePod
     } else {
         Replaced::Pod
@@ -364,7 +366,7 @@ mod tests {
             (2, 2, 1, Replaced::Pod),
             (2, 2, 2, Replaced::SamePod),
             (2, 3, 3, Replaced::SamePod),
-            (0, 0, 0, Replaced::Pod),
+            (0, 0, 0, Replaced::NoPod),
         ] {
             let actual = replaced_by_counts(desired, active, current);
             assert_eq!(actual, expected, "{desired} {active} {current}");

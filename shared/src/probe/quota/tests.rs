@@ -15,10 +15,10 @@ const RANGE: &str = "pods \"p\" is forbidden: minimum memory usage per Container
 /// SAFE-7
 #[test]
 fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
-    use Replaced::{Nothing, Pod, SamePod};
+    use Replaced::{NoPod, Nothing, Pod, SamePod};
     // What the API server answers to the pod, without requests, and without the sidecar; what is not asked is `None`.
     type Said = Option<Option<&'static str>>;
-    let cases: [(Replaced, &str, Said, Said, Option<&str>); 21] = [
+    let cases: [(Replaced, &str, Said, Said, Option<&str>); 23] = [
         (Pod, RANGE, None, None, Some(RANGE)),
         (Nothing, RANGE, None, None, Some(RANGE)),
         // It replaces a pod, which frees its share.
@@ -30,6 +30,9 @@ fn sidecar_is_to_blame_only_for_what_the_quota_has_room_for_without_it() {
         (Pod, MISSING, Some(Some(RANGE)), None, Some(MISSING)),
         // The target's own containers lack what the quota demands.
         (Pod, MISSING, Some(None), None, Some(MISSING)),
+        // No pod could be lost, and the pod of the dry run may be a minimal one.
+        (NoPod, MISSING, Some(None), None, None),
+        (NoPod, MISSING, Some(Some(MISSING)), None, Some(MISSING)),
         (
             Nothing,
             MISSING,
