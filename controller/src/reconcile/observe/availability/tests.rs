@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use asya_shared::resolve::{
     GroupKind, ObjectRef, Related, Resolution, RolloutMethod, Target, resolver,
 };
@@ -117,16 +119,14 @@ async fn ray_service_should_have_the_workers_that_its_clusters_want() {
         .bindings
         .kinds
         .serve("ray.io", "RayCluster", resource);
-    let observed = observe(
-        &context,
-        &Key::new("ns", "a"),
-        &ray_service(),
-        &[],
-        Instant::now(),
-    )
-    .await;
+    let read_at = Instant::now() - Duration::from_secs(9);
+    let key = Key::new("ns", "a");
+    let observed = observe(&context, &key, &ray_service(), &[], read_at).await;
     let availability = observed.unwrap().availability;
     assert_eq!(availability.desired_replicas, Some(3));
+    let source = availability.source.unwrap();
+    assert_eq!(source.read_at, read_at, "that of the first request");
+    assert_eq!(source.replicas[0].name, "llm-abcde");
 }
 
 /// SAFE-10: an evicted pod stays listed and is not ready.
